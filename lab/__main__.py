@@ -1,6 +1,6 @@
 """The lab's command line: `python -m lab COMMAND`. The Makefile calls it.
 
-What looks at a lab or removes it needs podman and a Python alone: it has to work where nothing else does any more.
+Commands that show or remove a lab need only podman and Python, because they must work when nothing else does.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SIZES: dict[str, list[dict[str, Any]]] = {
         {"name": "gpu1", "groups": ["kube_node"], "gpus": 2},
         {"name": "gpu2", "groups": ["kube_node"], "gpus": 6},
     ],
-    # What `make bench` needs: some two hundred GPUs, of which its workloads take five to ten each.
+    # For `make bench`: some two hundred GPUs, five to ten for each of its workloads.
     "bench": [
         {"name": "cp1", "groups": ["kube_control_plane"], "gpus": 0},
         *({"name": f"gpu{number}", "groups": ["kube_node"], "gpus": 120} for number in (1, 2)),
@@ -51,7 +51,7 @@ SIZES: dict[str, list[dict[str, Any]]] = {
         {"name": "cp1", "groups": ["kube_control_plane"], "gpus": 0},
         *({"name": f"gpu{number}", "groups": ["kube_node"], "gpus": 120} for number in (1, 2, 3, 4)),
     ],
-    # What `make bench-servers` needs.
+    # For `make bench-servers`.
     "fifty": [
         {"name": "node1", "groups": ["kube_control_plane", "kube_node"], "gpus": 8},
         *({"name": f"node{number}", "groups": ["kube_node"], "gpus": 8} for number in range(2, 51)),
@@ -61,7 +61,7 @@ SIZES: dict[str, list[dict[str, Any]]] = {
         *({"name": f"gpu{number}", "groups": ["kube_node"], "gpus": 1} for number in (1, 2)),
     ],
 }
-# With a load balancer before the control planes, and the older Kubernetes in the mirror: minutes of compiling.
+# With a load balancer for the control planes, and the older Kubernetes in the mirror: minutes of compiling.
 LARGE = {"three"}
 
 
@@ -71,7 +71,7 @@ def engine() -> str:
 
 
 def found_gpus(wish: str) -> int:
-    """How many GPUs of the machine the lab uses; 0 where they are a mock's."""
+    """Number of GPUs of the machine that the lab uses; 0 for simulated ones."""
     found = 0 if wish == "mock" else real_gpus.count()
     if wish == "real" and not found:
         sys.exit("lab: LAB_GPU=real, and `nvidia-smi -L` shows no GPU here: see that it does, or leave LAB_GPU out")
@@ -83,13 +83,13 @@ def podman(*argv: str) -> str:
 
 
 def containers(lab: str | None = None) -> list[dict[str, Any]]:
-    """The lab's containers as podman lists them; those of all labs without a name."""
+    """The lab's containers in podman; without a name those of all labs."""
     label = f"{LABEL}={lab}" if lab else LABEL
     return json.loads(podman("ps", "--all", "--filter", f"label={label}", "--format", "json"))
 
 
 def stats(ids: Sequence[str]) -> list[dict[str, Any]]:
-    """What these containers use. podman fails if the process of one is gone, and tells of all if none is named."""
+    """Resources of these containers. podman fails if a process no longer exists, and lists all without a name."""
     return json.loads(podman("stats", "--no-stream", "--format", "json", *ids)) if ids else []
 
 
@@ -98,7 +98,7 @@ def networks() -> list[str]:
 
 
 def labs(name: str, *, scenarios: bool) -> list[str]:
-    """The lab of this name, and with `scenarios` those that molecule names after it. A network that is left counts."""
+    """The lab of this name, and with `scenarios` also molecule's labs. A remaining network counts as a lab."""
     if not scenarios:
         return [name]
     found = {folder.name for folder in (CACHE / "labs").glob("*")}
@@ -108,10 +108,10 @@ def labs(name: str, *, scenarios: bool) -> list[str]:
 
 
 def clear_dead() -> None:
-    """Remove containers that podman believes in but whose processes are gone: what a killed session leaves.
+    """Remove containers of any lab whose processes no longer exist, which a killed session leaves.
 
-    Of any lab: nobody else comes for those of a checkout that is gone. One that another checkout is just creating does
-    not run yet and stays.
+    Nothing else removes those of a deleted checkout. A container that another checkout is just creating does not
+    run yet, and stays.
     """
     for container in containers():
         if container["State"] not in ("created", "initialized") and not lives(container):
@@ -122,7 +122,7 @@ def clear_dead() -> None:
 def remove(*ids: str) -> None:
     """Remove containers, running or not.
 
-    podman's first attempt notices that a process is gone and fails over it; the second finds the container stopped.
+    podman's first attempt detects the missing process and fails; the second finds the container stopped.
     """
     argv = ("rm", "--force", "--ignore", "--volumes", "--time", "0", *ids)
     try:
@@ -132,7 +132,7 @@ def remove(*ids: str) -> None:
 
 
 def lives(container: dict[str, Any]) -> bool:
-    """Whether the process that podman names is there, is no zombie (it has no root), and is still the container's."""
+    """Whether the container's process exists, is not a zombie (which has no root), and belongs to the container."""
     process = Path("/proc", str(container["Pid"]))
     try:
         return (process / "root" / "etc").exists() and container["Id"] in (process / "cgroup").read_text()
@@ -141,7 +141,7 @@ def lives(container: dict[str, Any]) -> bool:
 
 
 def living() -> set[str]:
-    """The labs of which something runs."""
+    """Labs with running parts."""
     found = {
         state.name for state in (CACHE / "labs").glob("*") for pid in state.glob("*.pid") if bare.lives(state, pid.stem)
     }
@@ -151,14 +151,14 @@ def living() -> set[str]:
 
 
 def bridge(lab: str) -> str:
-    """The interface that the lab's servers are plugged into."""
+    """The bridge of the lab's servers."""
     if engine() == "bare":
         return bare.short(lab)
     return podman("network", "inspect", lab, "--format", "{{.NetworkInterface}}").strip()
 
 
 def destroy(lab: str) -> None:
-    """Nothing of the lab stays: containers with their volumes, the network, the folder, its rule in the firewall."""
+    """Remove the whole lab: containers with volumes, network, folder and firewall rule."""
     forwarding.forbid(lab)
     bare.destroy(lab, CACHE / "labs" / lab)
     if engine() == "podman" and (found := containers(lab)):
@@ -184,7 +184,7 @@ def graph(args: argparse.Namespace) -> Graph:
 
 
 def machine() -> dict[str, bool]:
-    """What the servers have of this machine: cgroup v2, and the right to raise limits (CAP_SYS_RESOURCE)."""
+    """What the servers inherit from this machine: cgroup v2, and the right to raise limits (CAP_SYS_RESOURCE)."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return {
         "cgroup_v2": Path("/sys/fs/cgroup/cgroup.controllers").exists(),
@@ -193,7 +193,7 @@ def machine() -> dict[str, bool]:
 
 
 def describe(args: argparse.Namespace) -> None:
-    """Print what the lab consists of, as the variables of lab/nodes."""
+    """Print the parts of the lab, as the variables of lab/nodes."""
     from lab.systems import systems
 
     state, nodes, gpus = CACHE / "labs" / args.lab, SIZES[args.size], args.gpus
@@ -216,7 +216,7 @@ def describe(args: argparse.Namespace) -> None:
 
 
 def connect(args: argparse.Namespace) -> None:
-    """Let what the servers send each other through the machine's firewall. Prints what was changed."""
+    """Allow the servers' traffic through the machine's firewall. Prints the changes."""
     for dead in forwarding.sweep(living() | {args.lab}):
         print(f"removed the firewall rule of the lab {dead}, which does not run")
     if forwarding.allow(args.lab, bridge(args.lab)):
@@ -224,7 +224,7 @@ def connect(args: argparse.Namespace) -> None:
 
 
 def build(args: argparse.Namespace) -> None:
-    """Make the artifacts, and link the programs into build/bin."""
+    """Build the artifacts, and link the programs into build/bin."""
     made_from = graph(args)
     if code := made_from.build():
         sys.exit(code)
@@ -232,7 +232,7 @@ def build(args: argparse.Namespace) -> None:
 
 
 def program(args: argparse.Namespace) -> None:
-    """Compile a program that only a bench or a test needs, and link it into build/bin."""
+    """Compile a program for a bench or a test, and link it into build/bin."""
     from lab.graph import link, make
     from lab.programs import added_programs
 
@@ -271,7 +271,7 @@ def up(args: argparse.Namespace) -> None:
 
 
 def add(args: argparse.Namespace) -> None:
-    """Have the lab that is up serve an image more, whose content is made the first time."""
+    """Add an image to the running lab. Its content is made the first time."""
     from lab.graph import added_images, make
     from lab.images import serve
 
@@ -326,13 +326,13 @@ def shell(args: argparse.Namespace) -> None:
 
 
 def clean(args: argparse.Namespace) -> None:
-    """Drop the cache, with the labs that live on it."""
+    """Remove the cache, and the labs that use it."""
     with_podman = engine() == "podman"
     found = {folder.name for folder in (CACHE / "labs").glob("*")}
     for lab in found | ({container["Labels"][LABEL] for container in containers()} if with_podman else set()):
         destroy(lab)
     down(args)
-    forwarding.sweep(())  # of labs of which nothing else is left
+    forwarding.sweep(())  # of labs without other parts
     if with_podman:
         for image in podman("images", "--quiet", "--filter", "reference=localhost/kubegpu-lab/*").split():
             podman("rmi", "--force", image)
@@ -380,7 +380,7 @@ def main() -> None:
         default=os.environ.get("LAB_GPU_MODEL") or "L4",
         help="which GPU the stand-in plays; an H100 can be split by MIG (LAB_GPU_MODEL=H100)",
     )
-    # Said by `up` to the playbook: molecule's scenarios have the stand-in wherever they run.
+    # Set by `up` for the playbook: molecule's scenarios always use the simulated driver.
     parser.set_defaults(gpus=int(os.environ.get("LAB_REAL_GPUS") or 0))
     commands = parser.add_subparsers(required=True)
     for command in (build, program, up, add, down, status, shell, clean, describe, connect):

@@ -1,7 +1,7 @@
-"""Artifacts: what is built once, into a cache outside the checkout, under a name made of what goes into it.
+"""Artifacts: built once, in a cache outside the checkout, with a name made from their inputs.
 
 A second checkout with the same inputs finds the same folder and builds nothing. A folder that exists is whole:
-it is built beside its place and renamed into it, so a killed build leaves only something to sweep.
+it is built elsewhere and renamed, so a killed build only leaves something to remove.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Shell:
     log: IO[str]
 
     def __call__(self, *argv: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
-        """Raises BuildError when the command does not end with 0."""
+        """Raises BuildError unless the command exits with 0."""
         words = [str(word) for word in argv]
         print("+", *words, file=self.log, flush=True)
         ended = subprocess.run(
@@ -51,12 +51,12 @@ class Shell:
 class Artifact:
     """One folder in the cache.
 
-    build:     makes the content in the folder that it is given, by commands of the shell; `needs` are there by then.
-    sources:   files and folders of the checkout that go into it.
-    facts:     anything else that goes into it: versions, flags.
-    needs:     artifacts it is made from.
+    build:     creates the content of the given folder with shell commands; `needs` are built before.
+    sources:   its inputs in the checkout.
+    facts:     other inputs: versions, flags.
+    needs:     artifacts that it contains.
     expected:  seconds it took on two cores, shown while it runs.
-    after:     names of artifacts that are built before it, since both share work. It is not made from them.
+    after:     artifacts to build before it, because both share work. It does not contain them.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Artifact:
         return self.path.is_dir()
 
     def make(self) -> None:
-        """Build it unless somebody else does so first."""
+        """Build it, unless another process does."""
         with _lock(self.name):
             if self.is_built():
                 return
@@ -107,7 +107,7 @@ class Artifact:
 
 
 def _told(failed: subprocess.CalledProcessError, log: IO[str]) -> BuildError:
-    """The error of a command whose output the build reads itself, with its reason; all that it said is in the log."""
+    """The error of a command whose output the build reads, with the reason; the whole output is in the log."""
     said = (failed.stderr or "").strip()
     print("+", *failed.cmd, file=log)
     print(said, file=log, flush=True)
@@ -125,7 +125,7 @@ def _files(sources: Iterable[Path]) -> Iterator[Path]:
 
 
 def sweep() -> None:
-    """Remove what a killed build left half-written; what somebody is writing now is locked and stays."""
+    """Remove what a killed build left; running builds hold a lock."""
     for partial in CACHE.glob(".*.partial"):
         try:
             with _lock(partial.name[1:].rpartition("-")[0], wait=False):
@@ -140,5 +140,5 @@ def _lock(name: str, *, wait: bool = True) -> Iterator[None]:
     with (CACHE / f".{name}.lock").open("w") as handle:
         fcntl.flock(
             handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
-        )  # gone with its holder, however that ends
+        )  # released when its holder ends, in any way
         yield

@@ -1,9 +1,9 @@
-"""Servers without a container engine: namespaces, a control group and a network of their own, by util-linux alone.
+"""Servers without a container engine: namespaces, a control group and a network, with util-linux only.
 
-`python -m lab.bare` is what lab/nodes calls where the machine has no podman. A container here is a folder,
+lab/nodes calls `python -m lab.bare` if the machine has no podman. A container here is a folder,
 unpacked from an artifact's root.tar. It has a process id in `<state>/<name>.pid`, and an interface on the lab's bridge.
-It sees the machine's devices where its GPUs are the machine's. Otherwise it has devices of its own, and does not see
-the machine's driver: a mock's device nodes must not take the place of real ones.
+It has the machine's devices if its GPUs are the machine's. Otherwise it has its own devices, and does not see
+the machine's driver, because simulated device nodes must not replace real ones.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
-# Below it, on version 2, are the groups of all labs: the rest of the tree is systemd's.
+# Parent of all labs' groups in version 2, because the rest of the tree is systemd's.
 SLICE = "kubegpu-lab"
 
 # Runs in the new namespaces, with the container's root as its working folder. A machine whose root cannot be pivoted,
-# an initramfs, stays below: commands enter by the root of the first process, which is right in both cases.
+# an initramfs, keeps it: commands use the root of the first process, which is right in both cases.
 ENTER = r"""
 set -eu
 name=$1 devices=$2
@@ -89,7 +89,7 @@ def subnet(lab: str) -> str:
 
 
 def addresses(lab: str, names: list[str]) -> dict[str, str]:
-    """By container, in their order; the machine itself has the first one."""
+    """Addresses by container, in order; the machine has the first one."""
     return {name: f"{subnet(lab)}.{number}" for number, name in enumerate(names, 2)}
 
 
@@ -98,14 +98,14 @@ def version_2() -> bool:
 
 
 def hand_down(controllers_of: Path) -> None:
-    """Let the groups below a group of version 2 limit whatever it can itself, but for what the kernel refuses."""
+    """Enable all controllers that a group of version 2 has for its children, except those that the kernel rejects."""
     for controller in (controllers_of / "cgroup.controllers").read_text().split():
         with contextlib.suppress(OSError):
             (controllers_of / "cgroup.subtree_control").write_text(f"+{controller}")
 
 
 def origins() -> list[Path]:
-    """The groups that this process is in, where one that serves a container goes back to."""
+    """The groups of this process, to which processes return after work in a container."""
     if not version_2():
         return list(hierarchies().values())
     path = Path("/proc/self/cgroup").read_text().rpartition("0::")[2]
@@ -113,7 +113,7 @@ def origins() -> list[Path]:
 
 
 def hierarchies() -> dict[str, Path]:
-    """Where control groups are made: by what a container mounts, `cgroup2` or a controller of version 1."""
+    """Locations of control groups by the container's mount: `cgroup2`, or a controller of version 1."""
     if version_2():
         return {"cgroup2": CGROUP / SLICE}
     found = {}
@@ -126,14 +126,14 @@ def hierarchies() -> dict[str, Path]:
 
 
 def join(group: str) -> list[str]:
-    """Put this process into a control group of its own in each hierarchy. Returns what a container mounts of them."""
+    """Put this process into a new control group in each hierarchy. Returns the container's mounts of them."""
     for folder in hierarchies().values():
         own = folder / group
         own.mkdir(parents=True, exist_ok=True)
         if version_2():
             hand_down(CGROUP)
             hand_down(folder)
-        for setting in ("cpuset.cpus", "cpuset.mems"):  # of version 1 begin empty, and nobody can enter
+        for setting in ("cpuset.cpus", "cpuset.mems"):  # of version 1 begin empty, and cannot be entered
             if (folder / setting).exists() and not (own / setting).read_text().strip():
                 (own / setting).write_text((folder / setting).read_text())
         (own / "cgroup.procs").write_text(str(os.getpid()))
@@ -141,7 +141,7 @@ def join(group: str) -> list[str]:
 
 
 def leave(group: str) -> None:
-    """Remove the control groups of a container whose processes are gone."""
+    """Remove the control groups of a container without processes."""
     for folder in hierarchies().values():
         for own in sorted((folder / group).rglob("*"), key=lambda path: -len(path.parts)):
             if own.is_dir():
@@ -151,7 +151,7 @@ def leave(group: str) -> None:
 
 
 def _patiently_removed(group: Path) -> None:
-    """A process that was killed is in its group until it is reaped."""
+    """A killed process remains in its group until it is reaped."""
     for _ in range(100):
         with contextlib.suppress(FileNotFoundError):
             try:
@@ -163,7 +163,7 @@ def _patiently_removed(group: Path) -> None:
 
 
 def ip(state: Path, *argv: str, of: int | None = None) -> None:
-    """Run `ip`, the machine's or a server's, in the machine's network or in that of a process."""
+    """Run `ip`, of the machine or a server, in the network of the machine or a process."""
     enter = ["nsenter", f"--net=/proc/{of}/ns/net"] if of else []
     own = shutil.which("ip")
     tool = [own] if own else ["chroot", str(next(state.glob("*/root/usr/sbin/..")).parent.parent), "ip"]
@@ -171,7 +171,7 @@ def ip(state: Path, *argv: str, of: int | None = None) -> None:
 
 
 def unpack(tree: Path, root: Path) -> None:
-    """A container's own copy: what it writes is its own."""
+    """Give a container its own copy of a folder."""
     if not root.exists():
         partial = root.with_name("root.partial")
         shutil.rmtree(partial, ignore_errors=True)
@@ -181,7 +181,7 @@ def unpack(tree: Path, root: Path) -> None:
 
 
 def mount_point(root: Path, volume: str) -> None:
-    """Have something of its kind where a file or folder of the machine is put."""
+    """Create a mount point of the same kind for a file or folder of the machine."""
     source, target = volume.split(":")
     at = root / target.lstrip("/")
     if Path(source).is_dir():
@@ -212,7 +212,7 @@ def lives(state: Path, name: str) -> int | None:
 def start(
     lab: str, state: Path, name: str, address: str, volumes: list[str], command: list[str], devices: str = "own"
 ) -> None:
-    """Start a container whose root is unpacked, unless it runs. devices: its `own`, or those of the `machine`."""
+    """Start a container with an unpacked root, unless it runs. devices: its `own`, or those of the `machine`."""
     if lives(state, name):
         return
     root = state / name / "root"
@@ -239,7 +239,7 @@ def start(
             stderr=log,
         )
         for pid in _children(entered):
-            for folder in before:  # a group with a process of its own hands no controller down
+            for folder in before:  # a group with a process enables no controllers for its children
                 (folder / "cgroup.procs").write_text(str(entered.pid))
             os.write(writing, f"{pid}\n".encode())
             break
@@ -254,7 +254,7 @@ def start(
 
 
 def _children(parent: subprocess.Popen[bytes]) -> Iterator[str]:
-    """Its first process, once there is one."""
+    """Its first process, when it exists."""
     while parent.poll() is None:
         yield from Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
         time.sleep(0.01)
@@ -277,13 +277,13 @@ def plug_in(lab: str, state: Path, name: str, address: str, pid: int) -> None:
 
 
 def destroy(lab: str, state: Path) -> None:
-    """End all processes of the lab and remove its network; the folder is the caller's."""
+    """End all processes of the lab and remove its network; the caller removes the folder."""
     for name in [folder.parent.name for folder in state.glob("*/root")]:
         if pid := lives(state, name):
             os.kill(pid, signal.SIGKILL)  # the kernel ends the others of its namespace
         (state / f"{name}.pid").unlink(missing_ok=True)
         leave(f"{lab}-{name}")
-    with contextlib.suppress(OSError):  # not there, or another lab's
+    with contextlib.suppress(OSError):  # missing, or of another lab
         (CGROUP / SLICE).rmdir()
     if Path("/sys/class/net", short(lab)).exists():
         ip(state, "link", "delete", short(lab))

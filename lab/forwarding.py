@@ -7,8 +7,8 @@ later `lab-up` and `lab-clean` find the rule.
 
 ufw also drops packets to the machine itself, where podman's name server is: two more rules accept its queries.
 
-A packet has to pass every firewall of the kernel: iptables on nf_tables, iptables on its own tables (legacy), and
-chains that nft or firewalld made. So the rule goes into each that filters forwarded packets. Networks of the lab have
+A packet must pass every firewall of the kernel: iptables on nf_tables, iptables on its own tables (legacy), and
+chains of nft or firewalld. So the rule is added to each that filters forwarded packets. Networks of the lab have
 no IPv6.
 """
 
@@ -24,11 +24,11 @@ from pathlib import Path
 from lab import preflight
 
 MARK = "kubegpu-lab:"
-# Docker never touches the first one, and evaluates it before its own chains.
+# Docker does not change the first one, and evaluates it before its own chains.
 CHAINS = ("DOCKER-USER", "FORWARD")
-# Of packets to the machine itself, which is the name server of its containers. ufw drops them.
+# For packets to the machine itself, which is the name server of its containers. ufw drops them.
 INPUT = "INPUT"
-# Tables of iptables on its own, of this network namespace. To list one that is missing would create it.
+# Tables of legacy iptables in this network namespace. Listing a missing one would create it.
 LEGACY_TABLES = Path("/proc/net/ip_tables_names")
 
 
@@ -55,12 +55,12 @@ class Firewall(ABC):
 
 @dataclass(frozen=True)
 class Iptables(Firewall):
-    """The tables that one program for iptables manages: those of nf_tables, or its own."""
+    """The tables that one iptables program manages: those of nf_tables, or its own."""
 
     program: str
 
     def chains(self) -> dict[str, list[list[str]]]:
-        """The rules of each chain, as words."""
+        """The rules of each chain, as lists of words."""
         listed = {chain: self._run("--list-rules", chain) for chain in (*CHAINS, INPUT)}
         return {
             chain: [shlex.split(line) for line in done.stdout.splitlines()]
@@ -123,7 +123,7 @@ class Nft(Firewall):
 
 
 def firewalls() -> list[Firewall]:
-    """Those that may drop what a lab forwards. The machine's own iptables always counts: Docker may start later."""
+    """Firewalls that may drop forwarded packets. The machine's iptables always counts: Docker may start later."""
     own, nft = preflight.program("iptables"), preflight.program("nft")
     found: list[Firewall] = [Iptables(own)] if own else []
     found += [other for other in _other_iptables(own) if other.filters()]
@@ -159,7 +159,7 @@ def forbid(lab: str) -> None:
 
 
 def sweep(living: Collection[str]) -> list[str]:
-    """Remove the rules of labs that do not run, as a killed session leaves them. Returns the names of these labs."""
+    """Remove rules of labs that no longer run, which a killed session leaves. Returns the names of these labs."""
     dead = sorted({rule.lab for firewall in firewalls() for rule in firewall.rules()} - set(living))
     for lab in dead:
         forbid(lab)

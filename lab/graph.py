@@ -1,4 +1,4 @@
-"""All artifacts and how they hang together; doit walks the graph, this page only draws it and shows the walk."""
+"""All artifacts and their dependencies. doit builds them; this module defines the graph and shows progress."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ GPU = CHECKOUT / "lab" / "gpu"
 HAPROXY = ["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"]  # the rest the userland has
 
 OLDER = ["kubernetes-1.35"]
-# amtool judges what the role prometheus_stack configures; no lab runs an Alertmanager.
+# amtool checks the configuration of the role prometheus_stack; the lab runs no Alertmanager.
 LINKED = ("amtool", "etcd", "helm", "kube", "kube-state-metrics", "prometheus", "promtool")
 
 
 def gpu() -> Artifact:
-    """The stand-in for the silicon and its driver: libraries, `nvidia-smi`, the daemon."""
+    """The simulated GPU and its driver: libraries, `nvidia-smi`, the daemon."""
 
     def build(out: Path, run: Shell) -> None:
         go()  # the Makefile finds it in the path
@@ -44,12 +44,12 @@ def gpu() -> Artifact:
 
 
 class Graph:
-    """What a lab is made from."""
+    """Inputs of a lab."""
 
     def __init__(
         self, *, large: bool = False, system: str = systems.DEFAULT, driver: bool = False, docker: bool = False
     ) -> None:
-        """`large` adds what only a lab of several control planes needs: the older Kubernetes and a load balancer.
+        """`large` adds what only a lab with several control planes needs: the older Kubernetes and a load balancer.
 
         `system` is what the servers run, one of systems.yml beside this page; `driver` adds Debian's own NVIDIA driver,
         `docker` Docker's packages.
@@ -104,7 +104,7 @@ class Graph:
         )
 
     def mounted(self) -> dict[str, str]:
-        """Folders that the lab's containers are made from or mount."""
+        """Folders that the lab's containers use."""
         used = {
             "node": self.node,
             "userland": self.userland,
@@ -118,7 +118,7 @@ class Graph:
         return {name: str(artifact.path) for name, artifact in used.items()}
 
     def link_programs(self, folder: Path) -> None:
-        """The programs that tests and people run by themselves, under the names that they go by."""
+        """Programs for tests and users, by name."""
         compiled = {name: self.programs.path / name for name in LINKED}
         kubectl = {"kubectl": self.programs.path / "kube"}
         nvidia = {name: self.nvidia.path / name for name in ("dcgm-exporter", "nvidia-ctk", "nvidia-device-plugin")}
@@ -127,24 +127,24 @@ class Graph:
         link(folder, {name: target for name, target in programs.items() if target.exists()})
 
     def artifacts(self) -> list[Artifact]:
-        """Each once, what takes longest first: the other core works through the small ones meanwhile."""
+        """Each once, the longest first, while the other core builds the small ones."""
         found: dict[str, Artifact] = {}
 
         def walk(artifact: Artifact) -> None:
-            if not artifact.is_built():  # where it was unpacked, what it was made of is not
+            if not artifact.is_built():  # after unpacking, its inputs are missing
                 for need in artifact.needs:
                     walk(need)
             found.setdefault(artifact.name, artifact)
 
         wanted = [self.node, self.apt, self.charts, self.images, *filter(None, [self.balancer])]
         if not preflight.unpacked():
-            wanted += [self.programs, self.nvidia, self.adapter]  # what is linked
+            wanted += [self.programs, self.nvidia, self.adapter]  # the linked programs
         for artifact in wanted:
             walk(artifact)
         return sorted(found.values(), key=lambda artifact: -artifact.expected)
 
     def build(self) -> int:
-        """Make what is missing. Returns 0, or what doit returns when a step failed."""
+        """Build what is missing. Returns 0, or doit's result if a step failed."""
         sweep()
         return make(self.artifacts())
 

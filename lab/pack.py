@@ -1,9 +1,9 @@
-"""The lab in an archive, for a machine that reaches no registry and has no container engine.
+"""The lab as an archive, for a machine without registries and without a container engine.
 
     python -m lab.pack pack FOLDER      what the lab is made from, in pieces; the Python packages for --python
     python3 -m lab.pack unpack FOLDER   into the cache and into .venv; the standard library is enough
 
-Both are of one commit: artifacts are found by a name made of what goes into them, so a checkout of another commit
+Both need the same commit: artifacts are found by a name made from their inputs, so another checkout
 finds none.
 """
 
@@ -33,8 +33,8 @@ REQUIREMENTS = preflight.CHECKOUT / "requirements-lab.txt"
 def pack(folder: Path, python: str, more: list[str]) -> None:
     """Write `lab-pack.NN` and the program that unpacks them.
 
-    python: version that the other machine has, 3.12 for instance.
-    more:   Python packages that go along besides.
+    python: Python version of the other machine, for example 3.12.
+    more:   additional Python packages.
     """
     from lab.graph import Graph
 
@@ -45,7 +45,7 @@ def pack(folder: Path, python: str, more: list[str]) -> None:
     folder.mkdir(parents=True)
     site = CACHE / f"site-{python}"
     _python_packages(site, python, more)
-    # What is alike lies side by side: packages and images have the same programs inside.
+    # Equal content is adjacent: packages and images contain the same programs.
     order = ("images", "apt", "userland", "node", "charts", "apt_key")
     paths = [Path(made_from.mounted()[name]).name for name in order]
     with subprocess.Popen(
@@ -64,7 +64,7 @@ def pack(folder: Path, python: str, more: list[str]) -> None:
 
 
 def _python_packages(site: Path, python: str, more: list[str]) -> None:
-    """What requirements-lab.txt names, for that Python; ansible-core and two collections are there for `ansible`."""
+    """Packages of requirements-lab.txt for that Python, with ansible-core and two collections instead of `ansible`."""
     core = f"ansible-core=={importlib.metadata.version('ansible-core')}"
     named = [line for line in REQUIREMENTS.read_text().splitlines() if line and not line.startswith(("#", "-r"))]
     wanted = [core if name.startswith("ansible==") else name for name in named]
@@ -106,7 +106,7 @@ def unpack(folder: Path) -> None:
 
 
 def _environment(site: Path, version: str) -> None:
-    """A virtual environment with these packages, as preflight makes one."""
+    """A virtual environment with these packages, as in preflight."""
     venv.create(preflight.VENV, symlinks=True, clear=True)
     shutil.copytree(site, preflight.VENV / "lib" / f"python{version}" / "site-packages", dirs_exist_ok=True)
     for script in (site / "bin").iterdir():

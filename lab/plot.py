@@ -1,4 +1,4 @@
-"""Lines over time as one picture: panels with one axis of seconds, as an SVG for light and dark pages."""
+"""Plots lines over time: panels with one axis of seconds, as an SVG for light and dark pages."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ text { font: 12px system-ui, sans-serif; fill: #52514e; }
 class Line:
     """A series in a panel. `points` are (second, value); a None breaks it. `style` is an SVG attribute.
 
-    label: of the key; a line without one is not in it.
-    shift: units by which it is drawn lower, so that lines of one value do not hide each other.
+    label: text in the key; a line without one is not listed.
+    shift: units by which it is drawn lower, so that equal lines do not hide each other.
     """
 
     label: str
@@ -52,7 +52,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Band:
-    """A part of the time with a name, from a second until the next band. `short` is for one that is too narrow."""
+    """A named part of the time, from a second until the next band. `short` is for narrow ones."""
 
     begin: float
     label: str
@@ -60,7 +60,7 @@ class Band:
 
 
 def draw(name: str, headline: str, panels: Sequence[Panel], end: float, bands: Sequence[Band] = ()) -> str:
-    """The SVG's text. name: of the picture, for those who do not see it. end: the last second."""
+    """The SVG's text. name: of the picture, for screen readers. end: the last second."""
     height = TOP + len(panels) * PANEL + (len(panels) - 1) * GAP + BOTTOM
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',

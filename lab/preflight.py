@@ -1,11 +1,11 @@
-"""Before anything changes: can this machine carry what is asked for? Then it gets what it lacks, and keeps what it has.
+"""Checks whether this machine can run a target, before anything changes, and installs what is missing.
 
     preflight.py fits                exit status 0: this Python can make the virtual environment
     preflight.py env REQUIREMENTS    the virtual environment, on any system
     preflight.py gates REQUIREMENTS  a browser as well
     preflight.py lab REQUIREMENTS    the machine of the lab as well: Debian packages, kernel modules, podman
 
-Run by the Makefile with the machine's own Python and nothing installed, so: the standard library alone.
+The Makefile runs it with the machine's Python, so it only uses the standard library.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ ENGINE = CHECKOUT / "build" / "containers.conf"
 
 PYTHON = ((3, 11), (3, 13))  # oldest and newest that ansible-core 2.19 runs on, which requirements-lab.txt pins
 MEMORY_GIB = 6
-# Of disk, in GiB. A cold build leaves 4 of compiled packages, 2.3 of modules and 2.3 of artifacts. A full cache still
-# changes. A lab of two servers writes 6, and its containers may lie elsewhere.
+# Disk space in GiB. A cold build leaves 4 of compiled packages, 2.3 of modules and 2.3 of artifacts. A full cache still
+# changes. A lab of two servers writes 6, and its containers may be on another disk.
 CACHE_GIB = 9
 CACHE_CHANGES_GIB = 4
 CONTAINERS_GIB = 6
-# Minutes of a first build: of one processor, and those that no further processor shortens.
+# Minutes of a first build: with one processor, and the part that more processors do not shorten.
 BUILD_MINUTES, FIXED_MINUTES = 20, 3
-# Files of bytecode, some 5 KiB each: what has changed since stays otherwise. A run of all tests needs some 2,000.
+# Number of bytecode files, some 5 KiB each, to limit outdated ones. A run of all tests needs some 2,000.
 MOST_KEPT = 10_000
 
-# Debian package -> a file or a program that shows it is there: what runs containers and logs into them, and what makes
+# Debian package -> a file or program that shows that it is installed: container engine and tools, and what builds
 # artifacts.
 PODMAN = {
     "podman": "podman",
@@ -70,14 +70,14 @@ BROWSER = {
     "chromium-driver": ("chromedriver",),
     "fonts-dejavu-core": ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",),
 }
-# Any of these runs the containers; the first is installed where there is none. Docker's packages bring one, and another
-# package of it would push Docker out.
+# Container runtimes; the first is installed if there is none. Docker's packages include one, and another
+# package with it would remove Docker.
 RUNTIMES = ("runc", "crun")
 
 # The first release with podman 4 and its network programs.
 FIRST_RELEASES = {"debian": (12,), "ubuntu": (24, 4)}
 
-# Modules that servers cannot load, since their kernel is the machine's -> a file that is there once one is in.
+# Kernel modules that servers cannot load themselves -> a file that exists once one is loaded.
 KERNEL = {
     "overlay": "/sys/module/overlay",
     "br_netfilter": "/proc/sys/net/bridge/bridge-nf-call-iptables",
@@ -97,19 +97,19 @@ CONFINED = (
 
 
 class Refusal(Exception):
-    """Why it cannot be done: the thing, the reason, the next step. One sentence a line."""
+    """Why it is not possible: the thing, the reason, the next step. One sentence per line."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What is known of a machine.
+    """Facts of a machine.
 
     release:       ID and VERSION_ID of os-release.
-    free_gib:      by disk, what is free on it; `cache_disk` and `containers_disk` name two of them, or one twice.
+    free_gib:      free space by disk; `cache_disk` and `containers_disk` are two of them, or one twice.
     overlay_below: whether podman's storage itself lies on an overlay, as in a container.
-    drops:         whether the firewall drops forwarded packets by default, as Docker and ufw have it.
+    drops:         whether the firewall drops forwarded packets by default, as with Docker and ufw.
     confines_pam:  whether AppArmor confines the helper of PAM, in the servers' containers as well.
-    locked:        chains of nftables that filter forwarded packets and accept no rule, each with the kernel's reason.
+    locked:        chains of nftables that filter forwarded packets and accept no rule, with the kernel's reason.
     """
 
     system: str = "Linux"
@@ -132,7 +132,7 @@ class Machine:
 
 
 def python_refusals(machine: Machine) -> list[str]:
-    """Why no virtual environment can be made; empty when it can."""
+    """Why no virtual environment can be created; empty if it can."""
     oldest, newest = (".".join(map(str, version)) for version in PYTHON)
     found = []
     if not PYTHON[0] <= machine.python[:2] <= PYTHON[1]:
@@ -142,12 +142,12 @@ def python_refusals(machine: Machine) -> list[str]:
 
 
 def fits() -> bool:
-    """Whether this Python can make the virtual environment, and nothing has to be installed for that."""
+    """Whether this Python can create the virtual environment without installing anything."""
     return PYTHON[0] <= sys.version_info[:2] <= PYTHON[1] and importlib.util.find_spec("ensurepip") is not None
 
 
 def lab_refusals(machine: Machine) -> list[str]:
-    """Every reason why the lab cannot run here, each with the next step; empty when it can."""
+    """All reasons why the lab cannot run here, each with the next step; empty if it can."""
     if (machine.system, machine.architecture) != ("Linux", "x86_64"):
         return [
             f"the lab needs Linux on x86_64, this is {machine.system} on {machine.architecture}: "
@@ -204,9 +204,9 @@ def _memory_refusals(machine: Machine) -> list[str]:
 
 
 def announcement(machine: Machine, modules: Sequence[str]) -> list[str]:
-    """What a first build takes and changes, before it begins; empty where the cache is filled.
+    """What a first build takes and changes; empty if the cache is filled.
 
-    modules: those of the kernel that will be loaded.
+    modules: kernel modules that will be loaded.
     """
     if machine.cache_filled:
         return []
@@ -263,7 +263,7 @@ def look() -> Machine:
 
 
 def program(name: str) -> str | None:
-    """Where it is: root's path lacks the folders of root after a plain `su`."""
+    """Path of a program: after a plain `su`, root's PATH lacks the folders of root."""
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
 
 
@@ -314,18 +314,18 @@ def nft_insert(
 
 
 def runtime() -> str | None:
-    """The name of the program that runs containers here."""
+    """Name of the container runtime."""
     return next(filter(program, RUNTIMES), None)
 
 
 def bare() -> bool:
-    """Whether the lab runs without a container engine: if asked for, and where it was unpacked and none is there."""
+    """Whether the lab runs without a container engine: on request, or after unpacking if there is none."""
     wish = os.environ.get("LAB_ENGINE")
     return wish == "bare" or (not wish and unpacked() and not program("podman"))
 
 
 def unpacked() -> bool:
-    """Whether `make lab-unpack` has filled the cache, so that nothing has to be made."""
+    """Whether `make lab-unpack` has filled the cache, so that nothing must be built."""
     return (CACHE / "unpacked").exists()
 
 
@@ -361,7 +361,7 @@ def get_browser(machine: Machine) -> None:
 
 
 def install(packages: Sequence[str]) -> None:
-    """Install Debian packages; nothing that is there goes for them."""
+    """Install Debian packages, without removing any."""
     call = ("apt-get", *APT, "install", "--yes", "--no-install-recommends")
     print(f"installing system packages: {' '.join(packages)}", flush=True)
     _run(("apt-get", *APT, "update", "-qq"), "apt-get could not read its mirrors' lists", "see that they answer")
@@ -379,7 +379,7 @@ def install(packages: Sequence[str]) -> None:
 
 
 def load(modules: Sequence[str]) -> None:
-    """Load kernel modules until the machine restarts: servers that are containers cannot."""
+    """Load kernel modules until the machine restarts, because servers in containers cannot."""
     print(f"loading kernel modules: {' '.join(modules)}", flush=True)
     for module in modules:
         done = subprocess.run([program("modprobe") or "modprobe", module], capture_output=True, text=True)
@@ -392,7 +392,7 @@ def load(modules: Sequence[str]) -> None:
 
 
 def engine() -> None:
-    """Have podman's settings, with the name of the runtime that is here. New ones are tried first: see _try."""
+    """Write podman's settings with the installed runtime. New ones are tested first: see _try."""
     settings = (CHECKOUT / "lab" / "nodes" / "containers.conf").read_text()
     settings = settings.replace("[engine]\n", f'[engine]\nruntime = "{runtime() or RUNTIMES[0]}"\n')
     if ENGINE.exists() and ENGINE.read_text() == settings:
@@ -404,9 +404,9 @@ def engine() -> None:
 
 
 def _try(settings: Path) -> None:
-    """Start one container as the lab's servers are started: privileged, with a network and a cgroup of its own.
+    """Start one container like the lab's servers: privileged, with a network and its own cgroup.
 
-    A container or a hardened machine shows in a second what stands in the way, not after minutes of compiling.
+    In a container or on a hardened machine, this shows a problem in a second, not after minutes of compiling.
     """
     with tempfile.TemporaryDirectory() as root:
         for folder in ("bin", "sbin", "lib", "lib64"):
@@ -453,12 +453,12 @@ def fill(requirements: Path) -> None:
 
 
 def stamp(requirements: Path) -> None:
-    """Say that the virtual environment has these requirements."""
+    """Record that the virtual environment has these requirements."""
     (VENV / f".{requirements.stem}").write_text(_resolved(requirements))
 
 
 def link_collection() -> None:
-    """The checkout, in the virtual environment, as the collection that it is."""
+    """Link the checkout as a collection in the virtual environment."""
     collection = VENV / "collections" / "ansible_collections" / "kubegpu" / "autoscale"
     collection.parent.mkdir(parents=True, exist_ok=True)
     if not collection.is_symlink():
@@ -466,7 +466,7 @@ def link_collection() -> None:
 
 
 def keep_bytecode() -> None:
-    """Of what Ansible's modules bring as zips, here and on the lab's servers, and of its templates, here alone."""
+    """Bytecode of Ansible's modules, here and on the lab's servers, and of its templates, only here."""
     for name in ("zip-bytecode", "template-bytecode"):
         (VENV / name).mkdir(exist_ok=True)
         kept = list((VENV / name).iterdir())
@@ -536,7 +536,7 @@ def _file_system(path: Path) -> str:
 
 
 def memory_gib() -> float:
-    """What is available, of the machine and of the cgroup that a container may be held in."""
+    """Available memory, of the machine and of its cgroup."""
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     available = int(fields["MemAvailable"].split()[0]) / 2**20
     for limit, used in (
@@ -552,7 +552,7 @@ def memory_gib() -> float:
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Two runs of make side by side fill one environment after the other."""
+    """Two parallel runs of make must fill an environment one after the other."""
     ENGINE.parent.mkdir(exist_ok=True)
     with (ENGINE.parent / "preflight.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -560,7 +560,7 @@ def _alone() -> Iterator[None]:
 
 
 def prepare(machine: Machine) -> None:
-    """Make this machine, which is not refused, one that carries the lab. Raises Refusal."""
+    """Prepare this machine for the lab. Raises Refusal."""
     modules = kernel_lacks({file: Path(file).exists() for file in KERNEL.values()})
     for line in announcement(machine, modules):
         print(line, flush=True)

@@ -1,4 +1,4 @@
-"""What a person sees while artifacts are built: each step with its elapsed and its expected time."""
+"""Shows progress while artifacts are built: each step with its elapsed and expected time."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from lab.artifacts import CACHE, Artifact
 
 SECONDS = CACHE / "seconds.json"
 LAST_LINES = 25
-# Where nobody looks at a terminal, what runs says so this often, in seconds.
+# Without a terminal, running steps print a line at this interval, in seconds.
 HEARTBEAT_S = 60
-# How Go, apt and pip say that somebody did not answer.
+# Messages of Go, apt and pip about servers that did not answer.
 UNREACHABLE = re.compile(
     r"dial tcp|i/o timeout|TLS handshake|no such host|connection (refused|reset|timed out)|50[234] |unable to connect|"
     r"could not (resolve|connect)|temporary failure|failed to fetch|max retries exceeded",
@@ -34,7 +34,7 @@ def clock(seconds: float) -> str:
 
 
 def doing(log: Path) -> str:
-    """What a step has done so far, from its log: `go build -v` writes a line a package, and one a download."""
+    """Progress of a step by its log: `go build -v` writes a line per package, and one per download."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     packages = sum(" " not in line for line in lines)
     downloads = sum(line.startswith("go: downloading") for line in lines)
@@ -53,7 +53,7 @@ class Doing(ProgressColumn):
 
 
 def next_steps(lines: Iterable[str]) -> list[str]:
-    """What to do about a step that failed, from the end of its log: of what the network did, one sentence."""
+    """The next step after a failure, from the end of its log: one sentence about network problems."""
     if not any(UNREACHABLE.search(line) for line in lines):
         return []
     return [
@@ -128,7 +128,7 @@ class BuildReporter(ConsoleReporter):  # type: ignore[misc] # doit has no types
 
     def add_failure(self, task: Any, fail: Any) -> None:
         if task.name not in self.running:
-            return  # not run, since what it needs failed
+            return  # not run, because a dependency failed
         seconds = self.finish(task)
         log = self.artifacts[self.name(task)].log
         lines = log.read_text(errors="replace").splitlines()[-LAST_LINES:] if log.exists() else []

@@ -1,4 +1,4 @@
-"""The machine's own GPUs, and its driver's programs and libraries as a server gets them."""
+"""The machine's GPUs, and its driver's programs and libraries for a server."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
-# What computing and looking at a GPU takes; what draws pictures and codes video is left out.
+# Libraries for computing and monitoring; those for graphics and video are left out.
 LIBRARIES = ("cuda", "nvidia-ml", "nvidia-cfg", "nvidia-nvvm", "nvidia-ptxjitcompiler", "nvidia-gpucomp")
 PROGRAMS = ("nvidia-smi", "nvidia-debugdump")
 
 
 def count() -> int:
-    """How many GPUs the machine's driver shows; 0 without a driver."""
+    """Number of GPUs that the machine's driver shows; 0 without a driver."""
     if not shutil.which("nvidia-smi"):
         return 0
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What the lab's servers can run: Debian 12, and on demand what else the roles support."""
+"""Systems of the lab's servers: Debian 12 by default, and the others that the roles support."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ DEFAULT = "debian-12"
 
 @cache
 def systems() -> dict[str, dict[str, str]]:
-    """By name: `suite` of the Debian below; `codename` of the Ubuntu that it is made to look like."""
+    """Systems by name: `suite` of the underlying Debian; `codename` of the imitated Ubuntu."""
     return yaml.safe_load(Path(__file__).with_suffix(".yml").read_text())

@@ -1,4 +1,4 @@
-"""The version file, as the lab reads it. There is no other place where a version is written."""
+"""Reads the version file, the only place with versions."""
 
 import re
 from functools import cache
@@ -19,7 +19,7 @@ def versions() -> dict[str, Any]:
 
 @cache
 def names() -> dict[str, str]:
-    """What recipes may write in braces.
+    """Names in braces for recipes.
 
     `{kubernetes}`               the upstream part of a package's pin, without epoch and revision
     `{nvidia-driver/debian-13}`  that of a system's own

@@ -1,4 +1,4 @@
-"""ansible-playbook as a test calls it: a process of its own, with its own folder, words and environment.
+"""Runs ansible-playbook for a test: a separate process with its own folder, arguments and environment.
 
 It is the fork of a process that has imported Ansible and its plugins. The forks share what Ansible builds of its
 modules. Both take longer than all else that most of these runs do. That Ansible starts without such help is shown on

@@ -1,4 +1,4 @@
-"""Autoscalers as people write them, and as nobody should, for hypothesis."""
+"""Valid and invalid autoscalers for hypothesis."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def right(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def some_wrong(draw: st.DrawFn) -> Any:
-    """The same, with up to two places that are whatever."""
+    """The same, with up to two arbitrary values."""
     spec: Any = draw(right())
     for _ in range(draw(st.sampled_from([0, 1, 1, 2]))):
         spec = _changed(draw, spec)

@@ -14,7 +14,7 @@ CONTROLLERS = ("CronJob", "DaemonSet", "Deployment", "Job", "Node", "ReplicaSet"
 
 
 def objects_of(get: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """Every object that somebody made, by title. get: the JSON that a path of the API answers with."""
+    """Every object that a client created, by title. get: returns the JSON at a path of the API."""
     groups = get("/apis")["groups"]
     versions = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
     found = {}

@@ -4,7 +4,7 @@
     browser.py WORD ...   only pages whose path contains a word
 
 A fault is text that is cut off, overlaps, breaks inside a word or is hard to read, a page that scrolls sideways, or a
-message on the console. tools/layout.js finds them. build/browser/pictures has the pages as a person sees them.
+message on the console. tools/layout.js detects them. build/browser/pictures has screenshots.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SMALLEST_LETTER = 7.5  # pixels, in pictures
 TALLEST = 2600  # pixels of a page that a picture shows
 # Debian's and Ubuntu's names, and those of GitHub's runners.
 CHROMIUM, DRIVER = ("chromium", "google-chrome", "chromium-browser"), ("chromedriver",)
-# Pages of the site of each kind: these are looked at in each width and scheme, the others once in each width.
+# One page of the site of each kind: these are checked in each width and scheme, the others once in each width.
 SHOWN = (
     "site/index.html",
     "site/docs/existing-clusters.html",
@@ -63,7 +63,7 @@ SHOWN = (
 
 
 class MissingError(Exception):
-    """A program that is not installed, and how to install it."""
+    """A missing program, and how to install it."""
 
 
 def program(names: Sequence[str]) -> str:
@@ -107,7 +107,7 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The address under which a folder is served, on this machine alone."""
+    """Address of a folder on a server on this machine only."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -138,7 +138,7 @@ def browser() -> Iterator[Chrome]:
 
 
 def load(chrome: Chrome, address: str, scheme: str = SCHEMES[0]) -> None:
-    """A page as in a new profile, in which no earlier page has chosen colours."""
+    """A page in a new profile, in which no earlier page has set colors."""
     media = [{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"}]
     chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
     chrome.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": address, "storageTypes": "local_storage"})
@@ -162,7 +162,7 @@ def picture(chrome: Chrome, path: Path) -> None:
 
 
 def is_shown(path: str) -> bool:
-    """Whether a page is looked at in both schemes, and has pictures."""
+    """Whether a page is checked in both schemes, and has screenshots."""
     return path in SHOWN or path.startswith("reports/")
 
 

@@ -1,9 +1,9 @@
 """Compare the lab's charts with the originals: `make charts-check CHARTS=FOLDER`, one folder a chart in it.
 
-Both are rendered with the values that the roles give them in the lab. Every object of ours has to be in the original,
-with the same labels, ports, selectors and references. Its rights, arguments, variables and volumes have to be the same,
-too. What the lab leaves out or has otherwise must be listed in `not-in-lab.yml`. What is recorded of the originals'
-values has to be right, too. Of an operator's chart, which the lab has not, that alone is compared.
+Both are rendered with the roles' values in the lab. Every object of the lab's chart must be in the original,
+with the same labels, ports, selectors and references. Its rights, arguments, variables and volumes must be the same,
+too. Intended differences must be listed in `not-in-lab.yml`. The records of the originals' values must be correct,
+too. For an operator's chart, which the lab lacks, only those are compared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KUBERNETES = versions()["packages"]["kubernetes"].partition("-")[0]
 
 NOT_RUN = 3  # exit code: nothing was compared
 
-# Parts of a chart that the lab leaves off and that are compared all the same.
+# Disabled parts of the lab's charts that are compared anyway.
 SWITCHED_ON = {
     "dcgm-exporter": {"kubernetes": {"enablePodUID": True}},
     "kube-prometheus-stack": {
@@ -51,7 +51,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """What makes an object the one it is; the version of its API does not."""
+    """Identity of an object, without the version of its API."""
 
     kind: str
     namespace: str
@@ -62,7 +62,7 @@ class Key:
 
 
 def releases(variants: Mapping[str, Object]) -> dict[str, dict[str, Object]]:
-    """What the roles make of the variables of each variant: name of a chart to release, namespace and values."""
+    """The roles' results for each variant: name of a chart to release, namespace and values."""
     with TemporaryDirectory() as folder:
         inventory = Path(folder) / "inventory.json"
         inventory.write_text(json.dumps({"all": {"hosts": variants}}))
@@ -82,7 +82,7 @@ def releases(variants: Mapping[str, Object]) -> dict[str, dict[str, Object]]:
 
 
 def render(helm: str, chart: Path, release: Object, *, switched_on: bool = True) -> dict[Key, Object]:
-    """The objects of a chart, by key. switched_on: with the parts that the lab leaves off."""
+    """The objects of a chart by key. switched_on: with the parts that the lab disables."""
     with TemporaryDirectory() as folder:
         values, more = Path(folder) / "values.json", Path(folder) / "more.json"
         values.write_text(json.dumps(release["values"]))
@@ -99,8 +99,8 @@ def key(manifest: Object) -> Key:
 
 
 def facets(manifest: Object) -> Iterator[tuple[str, Any]]:
-    """What users, other charts and selectors rely on, part by part. Images, limits and security contexts are not."""
-    # The lab's kube-state-metrics and node-exporter are of other versions than the originals'.
+    """What users, other charts and selectors depend on, by part, without images, limits and security contexts."""
+    # Versions of the lab's kube-state-metrics and node-exporter differ from the originals'.
     yield (
         "labels",
         {
@@ -184,7 +184,7 @@ def _workload(spec: Object) -> Iterator[tuple[str, Any]]:
 
 
 def _source(volume: Object) -> Object:
-    """Where a volume comes from; a host path's kind says only how strict the kubelet is."""
+    """Source of a volume, without the kind of a host path, which only the kubelet checks."""
     found = {name: value for name, value in volume.items() if name != "name"}
     if "hostPath" in found:
         found["hostPath"] = found["hostPath"]["path"]
@@ -192,7 +192,7 @@ def _source(volume: Object) -> Object:
 
 
 def _rights(rule: Object) -> Iterator[str]:
-    """Each alone, so that it does not matter how they are put together."""
+    """Each separately, independent of how they are combined."""
     for verb in rule["verbs"]:
         for group in rule.get("apiGroups") or ("",):
             for resource in rule.get("resources") or rule["nonResourceURLs"]:
@@ -206,7 +206,7 @@ def _endpoint(endpoint: Object) -> tuple[Any, ...]:
 
 
 def differences(ours: Mapping[Key, Object], theirs: Mapping[Key, Object], allowed: list[str]) -> Iterator[str]:
-    """One text for each difference; `allowed` are patterns of its first line, for what is meant to differ."""
+    """One text per difference; `allowed` are patterns of its first line for intended ones."""
     found = list(_differences(ours, theirs))
     heads = [difference.partition("\n")[0] for difference in found]
     yield from (difference for difference, head in zip(found, heads, strict=True) if not _matches(head, allowed))
@@ -262,7 +262,7 @@ def main() -> int:
 
 
 def misrecorded(name: str, originals: Path) -> list[str]:
-    """What is wrong in the record of a chart's values."""
+    """Errors in the record of a chart's values."""
     if read(originals / name, HERE / name) == recorded(name):
         return []
     return ["its values are not those that are recorded. Next: PYTHONPATH=. python tools/record_charts.py FOLDER"]

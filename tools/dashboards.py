@@ -1,4 +1,4 @@
-"""The dashboards' JSON, as Grafana's editor would save it, from dashboards.yml beside this page.
+"""Writes the dashboards' JSON in the format of Grafana's editor, from dashboards.yml.
 
 `python tools/dashboards.py` writes it.
 """
@@ -61,7 +61,7 @@ def dashboard(name: str) -> dict[str, Any]:
 
 
 def _data_source() -> dict[str, Any]:
-    """Which Prometheus: Grafana takes the default one until somebody chooses."""
+    """The data source, by default Grafana's default Prometheus."""
     return {
         "name": "datasource",
         "label": "Prometheus",

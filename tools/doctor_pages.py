@@ -1,4 +1,4 @@
-"""The pages of docs/doctor: what people write, down to the first finding, then the findings as the checks declare them.
+"""Writes the pages of docs/doctor: the written text above the first finding, then the findings from the checks.
 
 `python tools/doctor_pages.py` writes them.
 """
@@ -25,7 +25,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import (
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.checks import registry as server
 
-# Of kubectl, with its words, where it is not code yet.
+# A kubectl command that is not marked as code yet.
 _COMMAND = re.compile(
     r"(?<![`\w])kubectl (?!convert|describe the)[^`;(]+?(?=[;,] |\. |$| and | shows | lists | does | reverts | \()"
 )

@@ -1,11 +1,11 @@
-"""`make gates`: what Ansible's own tools and Galaxy ask of a collection, asked of the tarball that is handed out.
+"""`make gates`: checks the release tarball with Ansible's tools and those of Galaxy.
 
     gates.py                                              each part, with the ansible-core of .venv
     gates.py sanity licences                              these parts
     gates.py --all                                        those of ansible-core, on each with each Python that is here
 
-A part has a log in build/gates, beside the collection as it is unpacked, and a line with its seconds. The others go on
-when one fails.
+Each part has a log in build/gates, beside the unpacked collection, and prints a line with its time. The others continue
+if one fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tarball import CHECKOUT, build
 
 LOGS = CHECKOUT / "build" / "gates"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kubegpu-lab" / "gates"
-# ansible-test fetches pip from a host of its own. Where packages come from is the business of PIP_INDEX_URL.
+# ansible-test downloads pip from its own host. PIP_INDEX_URL sets the source of packages.
 GET_PIP = """import os, sys
 words = [word for word in sys.argv[1:] if word not in ("--no-setuptools", "--no-wheel")]
 os.execv({python!r}, [{python!r}, "-m", "pip", "--python", sys.executable, "install", *words])
@@ -54,10 +54,10 @@ class Place:
         return path
 
     def environment(self) -> Mapping[str, str]:
-        """Nobody's settings; the package index, proxies and the like stay.
+        """An environment without user settings, except the package index, proxies and the like.
 
-        For git, nothing of the checkout is below it: antsibull-docs takes of a git checkout what git knows, which of a
-        collection in .venv is nothing. Whether it takes that one depends on where the checkout lies.
+        For git it is not part of the checkout: in a checkout antsibull-docs only uses files that git knows, which for
+        the collection in .venv are none. This would depend on the location of the checkout.
         """
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
         path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
@@ -70,7 +70,7 @@ Command = Sequence[str | Path]
 
 
 def sanity(place: Place) -> tuple[Path, list[Command]]:
-    """All tests of ansible-test that need no container, without a file of what to ignore."""
+    """All tests of ansible-test that need no container, without an ignore file."""
     asked = subprocess.check_output(
         [place.programs / "python", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
     )
@@ -87,7 +87,7 @@ def documentation(place: Place) -> tuple[Path, list[Command]]:
 
 
 def importer(place: Place) -> tuple[Path, list[Command]]:
-    """What Galaxy does with an upload."""
+    """Galaxy's checks of an upload."""
     return place.root, [[place.programs / "python", "-m", "galaxy_importer.main", place.tarball]]
 
 
@@ -96,7 +96,7 @@ def licences(_place: Place) -> tuple[Path, list[Command]]:
 
 
 def workflows(_place: Place) -> tuple[Path, list[Command]]:
-    """What GitHub reads: its schemas, and what an attacker could use."""
+    """Files for GitHub: their schemas, and security problems."""
     github = CHECKOUT / ".github"
     schema = ("check-jsonschema", "--builtin-schema")
     forms = sorted(path for path in (github / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
@@ -109,7 +109,7 @@ def workflows(_place: Place) -> tuple[Path, list[Command]]:
 
 
 def browser(place: Place) -> tuple[Path, list[Command]]:
-    """Pages and reports as a person sees them."""
+    """Pages and reports in a browser."""
     return CHECKOUT, [[place.programs / "python", Path("tools") / "browser.py"]]
 
 
@@ -127,7 +127,7 @@ def unit(place: Place) -> tuple[Path, list[Command]]:
 PARTS: Mapping[str, Callable[[Place], tuple[Path, list[Command]]]] = {
     part.__name__: part for part in (sanity, documentation, importer, licences, workflows, browser, playbooks, unit)
 }
-# `make test` has the others with the ansible-core of .venv.
+# `make test` runs the others with the ansible-core of .venv.
 USUAL = ("sanity", "documentation", "importer", "licences", "workflows", "browser")
 OF_CORE = ("sanity", "playbooks", "unit")
 # Series of ansible-core that are maintained, and the Pythons that each runs on.
@@ -157,7 +157,7 @@ def prepare(programs: Path, root: Path) -> Place:
 
 
 def other_core(core: str, python: str) -> Path | None:
-    """The programs of the newest ansible-core of a series, with what unit tests need; None without that Python."""
+    """Programs of the latest ansible-core of a series, with what unit tests require; None without that Python."""
     pyenv = Path.home() / ".pyenv" / "versions"
     # pyenv's own first: its stand-ins in the path start nothing until a version is chosen.
     found = next(map(str, pyenv.glob(f"{python}.*/bin/python")), None) or shutil.which(f"python{python}")

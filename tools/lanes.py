@@ -1,8 +1,8 @@
-"""`make test`: its steps in three lanes side by side, since each waits for others half of its time.
+"""`make test`: runs its steps in three parallel lanes, because each waits for others half of its time.
 
-A lane that is free takes the next step. A line a step, with its processor time without that of the lab's servers; each
-has a log of its own in build/test. The others go on when a step fails. The log's end, what decided and a verdict come
-last: CI may keep the end of the output alone.
+A free lane takes the next step. Each step prints a line with its processor time, without the lab's servers; each
+has a log in build/test. The others continue if a step fails. The end of its log, the failures and a verdict are
+printed last, because CI may keep only the end of the output.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LOGS = Path("build/test")
-# Words for make, in the order in which they begin: what waits longest first, so that the lanes end at about one time.
+# Targets in their order: those that wait longest first, so that the lanes end at about the same time.
 # Servers of the second are in its lane, so it is not the last. A fourth lane made all of it slower.
 STEPS: tuple[tuple[str, ...], ...] = (
     ("molecule", "SCENARIO=default"),
@@ -41,7 +41,7 @@ SHARES = 512
 CPU_GROUPS = Path("/sys/fs/cgroup/cpu")  # of cgroup v1; a newer one has no such folder
 OWN_GROUPS = Path("/proc/self/cgroup")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-BORDER = re.compile(r"^ *│ ?", re.MULTILINE)  # that molecule draws around what its steps print, in a colour of its own
+BORDER = re.compile(r"^ *│ ?", re.MULTILINE)  # drawn by molecule around the output of its steps, in a separate color
 COUNTS = re.compile(r"^=* ?(\d+ (?:passed|failed).*?)(?: in [\d.:]+s?.*)?$", re.MULTILINE)
 # Ansible names the task above what failed, and writes the result below it, indented.
 DECIDES = re.compile(
@@ -54,7 +54,7 @@ DECIDING, WIDTH, LAST = 40, 300, 60  # lines of each that are shown, and charact
 
 @dataclass(frozen=True)
 class Ended:
-    """A step that is over."""
+    """A finished step."""
 
     name: str
     passed: bool
@@ -64,15 +64,15 @@ class Ended:
         return BORDER.sub("", COLOURS.sub("", self.log.read_text(errors="replace")))
 
     def counts(self) -> str:
-        """What pytest says at its end, of each run of it."""
+        """The summaries of pytest, one per run."""
         return ", ".join(COUNTS.findall(self.text()))
 
     def evidence(self) -> str:
-        """The log's last lines, then those that decide."""
+        """The log's last lines, then the failures."""
         return "\n".join([*self.text().splitlines()[-LAST:], f"--- what decided, of {self.log}", *self.decided()])
 
     def decided(self) -> list[str]:
-        """Tests that failed and errors; of Ansible the task that failed with its result."""
+        """Failed tests and errors; for Ansible the failed task with its result."""
         lines, task = [], ""
         for found in DECIDES.finditer(self.text()):
             if found["task"]:
@@ -86,14 +86,14 @@ class Ended:
 
 
 class Steps:
-    """Runs steps, and ends those that run when it is itself ended."""
+    """Runs steps, and ends running ones when it is ended."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
 
     def lane(self, nicer: int, steps: Iterator[tuple[str, ...]]) -> list[Ended]:
-        """Run steps that no other lane has taken, while there are any."""
+        """Run the next steps until none are left."""
         ended = []
         while not self._stopped and (step := next(steps, None)):
             ended.append(self._run(step, nicer))
@@ -115,7 +115,7 @@ class Steps:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # Molecule folds the names of tests by the width.
+                # Molecule wraps the names of tests at the width.
                 env={**os.environ, "MAKEFLAGS": "", "COLUMNS": "240"},
                 process_group=0,  # stop() ends it with all that it has started
             )
@@ -149,14 +149,14 @@ def in_one_group() -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # what another run is in stays
+        with suppress(OSError):  # groups in use by another run stay
             if ungrouped:
                 (CPU_GROUPS / "cgroup.procs").write_text(own)
                 group.rmdir()
 
 
 def _say(line: str) -> None:
-    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n")  # one write a line: lanes speak at the same moment
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {line}\n")  # one write per line: lanes print at the same time
     sys.stdout.flush()
 
 

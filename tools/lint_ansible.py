@@ -1,4 +1,4 @@
-"""ansible-lint of this checkout, as its command, without what it does many times over.
+"""Runs ansible-lint on this checkout, without its repeated work.
 
 It starts ansible-playbook for a syntax check of each playbook and role, fifty times two seconds of a processor: here
 one run checks all. Only where that fails are they checked one by one, so that a report is what ansible-lint always
@@ -31,7 +31,7 @@ normalized: dict[int, tuple[object, MutableMapping[str, Any]]] = {}
 
 
 def check_at_once(runner: Runner, check_one: Callable[[Lintable], Matches], files: list[Lintable]) -> list[Matches]:
-    """files: each playbook and role that ansible-lint has found."""
+    """files: playbooks and roles found by ansible-lint."""
     playbooks = [str(file.path) for file in files if file.kind == "playbook"]
     roles = [
         {"hosts": "localhost", "tasks": [{"ansible.builtin.import_role": {"name": str(file.path)}}]}
@@ -55,7 +55,7 @@ def check_at_once(runner: Runner, check_one: Callable[[Lintable], Matches], file
 
 
 def normalize_once(task: Task) -> MutableMapping[str, Any]:
-    """A copy for each rule, since rules add to it."""
+    """A copy for each rule, because rules modify it."""
     raw = task.raw_task
     if id(raw) not in normalized:
         normalized[id(raw)] = raw, normalize_task(task)

@@ -1,8 +1,8 @@
 """`make pages`: the documentation as a site in build/pages/site, read in a browser or from a folder, without internet.
 
-It has what is written in docs, and the READMEs of roles. Modules and filters have a page as ansible-doc tells it.
-A link to a file that is no page leads to the repository. A link to nothing ends the build. So does an anchor that is
-not there, and a page without a place in mkdocs.yml.
+It contains docs, and the READMEs of roles. Modules and filters have the page of ansible-doc.
+Links to other files go to the repository. A broken link fails the build, as does a missing
+anchor, and a page that is not in mkdocs.yml.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LONG_NAME = re.compile(r"(?<![\w#/(\"=.`\\-])(?=\w{20})[A-Za-z0-9]+(?:_[A-Za-z0
 _LONG = re.compile(r"[\w ./:@=+,'&{}\[\]-]{20,}")
 # Of the documentation of modules: B(bold), O(option) and the like.
 _MARKUP = re.compile(r"\b(RV|[BICVOMUELP])\(((?:[^()]|\([^()]*\))*)\)")
-# Headings without a web font are thin. Tables of options are wide, and a phone scrolls them and pictures in a frame.
+# Headings without a web font are thin. Tables of options are wide, so they scroll in a frame on phones, as pictures do.
 STYLE = """.md-grid { max-width: 80rem }
 .md-typeset h1, .md-typeset h2 { color: inherit; font-weight: 700 }
 .md-typeset code { word-break: normal; overflow-wrap: break-word }
@@ -69,12 +69,12 @@ def sources() -> dict[str, str]:
 
 
 def in_site(path: str) -> str:
-    """Where a page of the checkout is. A README of a role is no index: the first would be the page of them all."""
+    """Path of a page in the site. The README of a role is not an index, or the first would be the page of all."""
     return "index.md" if path == "README.md" else re.sub(r"^roles/(\w+)/README\.md$", r"roles/\1.md", path)
 
 
 def for_site(path: str, page: str) -> str:
-    """Pictures of a terminal or a plot scroll on a phone; names of a role's options may break between their words."""
+    """Pictures of a terminal or a plot scroll on a phone; names of options may be wrapped between their words."""
     page = re.sub(r"^(!\[[^\]]*\]\((?!docs/chain)[^)]*\.svg\))$", r"\1{ .wide }", page, flags=re.MULTILINE)
     page = _outside_of_blocks(page, lambda text: _INLINE.sub(_breakable_if_long, text))
     page = _outside_of_blocks(page, lambda text: _LONG_NAME.sub(lambda match: _between_words(match[0]), text))
@@ -90,7 +90,7 @@ def for_site(path: str, page: str) -> str:
 
 
 def breakable(name: str) -> str:
-    """A name as code that a narrow column breaks only between its words."""
+    """A name as code that is wrapped only between its words."""
     return f"<code>{_between_words(name)}</code>"
 
 
@@ -108,7 +108,7 @@ def _outside_of_blocks(page: str, change: Callable[[str], str]) -> str:
 
 
 def resolved(page: str, text: str, pages: set[str]) -> str:
-    """The page with its links as the site has them. Raises: WrongLinkError."""
+    """The page with the site's links. Raises: WrongLinkError."""
 
     def replace(match: re.Match[str]) -> str:
         before, target, after = match.groups()
@@ -164,7 +164,7 @@ def table(title: str, first: str, options: list[tuple[str, dict[str, Any]]]) -> 
 
 
 def rows_of(name: str, option: dict[str, Any], above: str = "") -> Iterator[str]:
-    """A row for an option or a returned value, then those of what is in it."""
+    """A row for an option or a returned value, followed by its parts."""
     path = f"{above}{name}"
     kind = option.get("type", "str") + (f" of {option['elements']}" if option.get("elements") else "")
     default = "required" if option.get("required") else option.get("default", "")
@@ -183,7 +183,7 @@ def paragraphs(description: str | list[str]) -> str:
 
 
 def text(marked: str) -> str:
-    """Ansible's markup as Markdown, in which a bar ends no cell."""
+    """Ansible's markup as Markdown for a cell, with bars escaped."""
 
     def replace(match: re.Match[str]) -> str:
         letter, inner = match.groups()
@@ -204,7 +204,7 @@ def _list(description: str | list[str]) -> list[str]:
 
 
 def configuration(pages: dict[str, str]) -> str:
-    """mkdocs.yml with a page for each file of the folders that it names."""
+    """mkdocs.yml with a page for each file in its folders."""
 
     def filled(entry: Any) -> Any:
         if isinstance(entry, list):
@@ -252,7 +252,7 @@ def main() -> int:
     except WrongLinkError as error:
         sys.exit(f"pages -> {error}")
     program = Path(sys.executable).with_name("mkdocs")
-    # Not --quiet: with it --strict counts no warnings.
+    # Without --quiet, with which --strict ignores warnings.
     command = [program, "build", "--strict", "--config-file", PLACE / "mkdocs.yml"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     print("\n".join(line for line in done.stdout.splitlines() if line.startswith(("WARNING", "ERROR", "Aborted"))))

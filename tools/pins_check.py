@@ -1,4 +1,4 @@
-"""Ask the real repositories what has changed against the rows: `make pins-check`.
+"""Compares the rows with the real repositories: `make pins-check`.
 
 Exit status: 0 nothing has, 1 something has, 3 not run, since a repository did not answer. A change that was found
 counts more than a silent repository. Both are printed.
@@ -49,7 +49,7 @@ def main(ask: Ask, tell: Callable[[str], object] = print) -> int:
 
 
 def index(ask: Ask, repository: Repository) -> str:
-    """The text of a repository's Packages. Raises OSError when it does not answer."""
+    """The text of a repository's Packages. Raises OSError if it does not answer."""
     folder = f"{repository.path}/dists/{repository.suite}/{repository.component}/binary-amd64"
     url = f"https://{folder if repository.suite else repository.path}/Packages"
     try:
@@ -65,7 +65,7 @@ def parse(text: str) -> list[dict[str, str]]:
 
 
 def compare(repository: Repository, stanzas: Iterable[Stanza]) -> list[str]:
-    """What a repository has that the rows do not say, and what they say that it does not have."""
+    """Differences between a repository and the rows, in both directions."""
     rows: dict[str, dict[str, Package]] = defaultdict(dict)
     for package in upstream.packages():
         if package.repository == repository.name:
@@ -99,7 +99,7 @@ def compare_key(key: Key, seen: list[str]) -> list[str]:
 
 
 def fingerprints(ask: Ask, key: Key, repository: Repository) -> list[str]:
-    """Those of the key that the repository offers. Raises OSError when it does not answer."""
+    """Fingerprints of the repository's key. Raises OSError if it does not answer."""
     return openpgp_fingerprints(ask(f"https://{key.url or f'{repository.path}/{key.file}'}").decode())
 
 

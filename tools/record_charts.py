@@ -1,6 +1,6 @@
-"""Read which values upstream's charts know: `PYTHONPATH=. python tools/record_charts.py FOLDER`, one for each chart.
+"""Records the values of upstream's charts: `PYTHONPATH=. python tools/record_charts.py FOLDER`, one for each chart.
 
-A name counts if it stands in the chart's values.yaml or if a template asks for it. They go to lab/upstream/charts/.
+A name counts if the chart's values.yaml or a template contains it. The records are in lab/upstream/charts/.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import yaml
 from lab.charts.values import RECORDED, Tree, pinned
 from lab.versions import CHECKOUT
 
-# Where the originals lie, and what a version is called there.
+# Locations of the original charts, and the format of their versions.
 SOURCES = {
     "dcgm-exporter": "NVIDIA/dcgm-exporter, deployment/, tag <version of the image>-<version>",
     "gpu-operator": "NVIDIA/gpu-operator, deployments/<chart>/, tag <version>",

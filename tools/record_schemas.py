@@ -1,4 +1,4 @@
-"""Record which fields other projects' kinds and files have, in tests/schemas: what a manifest can be wrong about.
+"""Records the fields of other projects' kinds and files in tests/schemas, to check manifests.
 
   python tools/record_schemas.py KIND SOURCE FILE [FIELD...]   FILE: a CRD; SOURCE: repository, path and tag
   python tools/record_schemas.py TOOL VERSION FILE [FIELD...]  TOOL: eksctl (its assets/schema.json),
@@ -37,7 +37,7 @@ _ALL = ("oneOf", "anyOf", "allOf")
 
 
 def reduced(part: Any, closed: bool) -> Any:
-    """A schema without what only people read. closed: as a CRD, which drops each name that it does not have."""
+    """A schema without descriptions. closed: as in a CRD, which drops unknown names."""
     if not isinstance(part, dict):
         return part
     if part.get(EITHER):

@@ -1,4 +1,4 @@
-"""`make tarball`: what the collection needs and brings, as a CycloneDX document beside the tarball.
+"""`make tarball`: lists the dependencies of the collection as a CycloneDX document beside the tarball.
 
 From requirements.txt, galaxy.yml and versions.yml, so it has what those pin; what charts pin in turn is theirs to say.
 """
@@ -26,7 +26,7 @@ CHECKOUT = tarball.CHECKOUT
 
 
 def document() -> str:
-    """CycloneDX 1.6 as JSON, the same each time for one commit."""
+    """CycloneDX 1.6 as JSON, reproducible for a commit."""
     galaxy = yaml.safe_load((CHECKOUT / "galaxy.yml").read_text())
     subject = Component(
         name=f"{galaxy['namespace']}.{galaxy['name']}",
@@ -77,7 +77,7 @@ def components(galaxy: dict[str, Any]) -> Iterator[Component]:
 
 
 def _component(url: PackageURL, version: str, *hashes: HashType) -> Component:
-    """A version that is exact is part of the address; a range is not."""
+    """An exact version is part of the address; a range is not."""
     exact = url._replace(version=version) if re.fullmatch(r"[\w.+~-]+", version) else url
     return Component(
         name=url.name, version=version, purl=exact, type=ComponentType.LIBRARY, hashes=hashes, bom_ref=exact.to_string()

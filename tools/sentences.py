@@ -1,6 +1,6 @@
-"""How long sentences are, by the counting rule of Simplified Technical English (ASD-STE100).
+"""Measures sentences by the counting rule of Simplified Technical English (ASD-STE100).
 
-A colon ends a count as a full stop does. Words in parentheses count by themselves. Code and a number are a word each.
+A colon ends a sentence as a full stop does. Words in parentheses count separately. Code and a number are one word each.
 Headings and code blocks are no sentences. A cell of a table is a text of its own, and a semicolon parts its items. It
 also does in docstrings and comments, which are as terse.
 """

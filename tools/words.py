@@ -1,4 +1,4 @@
-"""Checks the words that people read: they are written as the documentation of Kubernetes or Ansible would be.
+"""Checks that texts are written like the documentation of Kubernetes or Ansible.
 
     words.py [FOLDER]
 

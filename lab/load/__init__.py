@@ -1,1 +1,1 @@
-"""The demo's load step: asks the sample service for GPU time, watches the autoscaler answer, and judges it."""
+"""The demo's load step: requests GPU time from the sample service, watches the autoscaler, and evaluates it."""

@@ -1,4 +1,4 @@
-"""`python -m lab.load`: the load step on a cluster that site.yml made. `make demo` ends with it."""
+"""`python -m lab.load`: the load step on a cluster of site.yml. `make demo` ends with it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lab.load.timeline import timeline
 from lab.load.view import View, summary_table
 from plugins.module_utils.autoscaling.metrics import ACTIVITIES, SMOOTHED_EVALUATIONS
 
-# What the README states: collect, scrape, evaluate, and the HPA's period on a control plane of the role kubernetes.
+# The README's periods: collect, scrape, evaluate, and the HPA's on a control plane of the role kubernetes.
 PERIODS = "1,1,2,2"
 
 
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def rounds(arguments: argparse.Namespace) -> list[str]:
-    """Run the demo as often as asked. Returns what went wrong in any of them."""
+    """Run the demo several times. Returns the problems of all runs."""
     if arguments.rounds == 1:
         return demo(arguments)
     folder, problems = arguments.out, []
@@ -90,7 +90,7 @@ def rounds(arguments: argparse.Namespace) -> list[str]:
 
 
 def demo(arguments: argparse.Namespace) -> list[str]:
-    """Run the scenario and write its files. Returns what went wrong."""
+    """Run the scenario and write its files. Returns the problems."""
     console = Console()
     cluster = LabCluster(arguments.kubeconfig, arguments.namespace, arguments.hpa, arguments.prometheus)
     plan = steps(cluster.autoscaler, arguments.low, arguments.high, arguments.hold, arguments.play)
@@ -135,7 +135,7 @@ def demo(arguments: argparse.Namespace) -> list[str]:
 
 
 def _chain(cluster: LabCluster, recording: Recording, summary: Summary, start: float, periods: Chain) -> Chain:
-    """With when Prometheus scraped and evaluated, from shortly before the step up until the decision.
+    """Adds the times of scrapes and evaluations, from shortly before the step up until the decision.
 
     start: of the recording, in Prometheus' time.
     """

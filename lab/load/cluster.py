@@ -1,4 +1,4 @@
-"""The cluster as the demo sees it: everything through the API server, so that any kubeconfig will do."""
+"""The cluster of the demo. Everything goes through the API server, so any kubeconfig works."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubernetes.utils.quantity import parse_quantity
 from lab.load.scenario import Autoscaler, Sample
 from plugins.module_utils.autoscaling.manifests import as_decided
 
-PROMETHEUS = "monitoring/kube-prometheus-stack-prometheus:9090"  # where site.yml brings it
+PROMETHEUS = "monitoring/kube-prometheus-stack-prometheus:9090"  # where site.yml installs it
 RATE_WINDOW_S = 2.0
 
 
@@ -34,7 +34,7 @@ class LabCluster:
         self._counted: deque[tuple[float, dict[str, float]]] = deque()
 
     def demand(self, gpus: float) -> None:
-        """Have the load generator ask for so much from now on."""
+        """Set the load of the load generator."""
         self._request("PUT", f"{self._load}/load", gpus=f"{gpus:g}")
 
     def counters(self) -> dict[str, float]:
@@ -73,9 +73,9 @@ class LabCluster:
         return float(self._request("GET", self._prometheus, query="time()")["data"]["result"][1])
 
     def times(self, series: str, since_s: float) -> list[float]:
-        """When Prometheus has a sample of any of the target's pods in the last `since_s` seconds, as Unix times.
+        """Times of samples of the target's pods in the last `since_s` seconds, as Unix times.
 
-        series: name of what an exporter gives, or of what a rule records.
+        series: name of an exporter's or a recorded series.
         """
         pods = f'namespace="{self._namespace}", pod=~"{self.autoscaler.deployment}-.+"'
         found = self._request("GET", self._prometheus, query=f"{series}{{{pods}}}[{since_s:.0f}s]")["data"]["result"]
@@ -96,7 +96,7 @@ class LabCluster:
         return Autoscaler(
             name=name,
             deployment=spec["scaleTargetRef"]["name"],
-            metric=pods["metric"]["name"].removesuffix("_sustained"),  # beside a demand; what a pod does now is shown
+            metric=pods["metric"]["name"].removesuffix("_sustained"),  # beside a demand; the current value is shown
             target_percent=float(parse_quantity(pods["target"]["averageValue"])),
             min_replicas=spec.get("minReplicas", 1),
             max_replicas=spec["maxReplicas"],
@@ -107,7 +107,7 @@ class LabCluster:
         return self._request("GET", f"/apis/{api_version}/namespaces/{self._namespace}/{plural}/{name}")
 
     def _request(self, method: str, path: str, **query: str) -> Any:
-        """The JSON that a path answers with. The typed client's proxy calls drop the query."""
+        """The JSON at a path. The typed client's proxy calls drop the query."""
         parts = self._api.param_serialize(method, path, query_params=list(query.items()), auth_settings=["BearerToken"])
         response = self._api.call_api(*parts, _request_timeout=10)
         body = response.read()

@@ -3,7 +3,7 @@
     make demo 2>&1 | tee build/demo.log
     .venv/bin/python -m lab.load.recording build/demo.log docs/demo.svg
 
-What is left out is said in the picture. Nothing else is changed.
+The picture shows what is left out. Nothing else is changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 WIDTH = 118
-# As rich has it, without fonts from elsewhere: a page without internet shows the same.
+# rich's template without external fonts, so that a page without internet access looks the same.
 PICTURE = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
 {styles}
@@ -44,7 +44,7 @@ COLOURS = {
 
 
 def last_part(log: str) -> list[str]:
-    """From the last recap of Ansible on."""
+    """The part from Ansible's last recap on."""
     before, recap, after = log.rpartition("\nPLAY RECAP")
     left_out = f"… {before.count(chr(10))} lines of lab and playbook"
     return ["$ make demo", left_out, "", *(recap + after).strip().splitlines()]

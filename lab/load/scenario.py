@@ -1,4 +1,4 @@
-"""What the demo does and when it is content: pure, apart from the clock and the cluster that it is handed."""
+"""The steps of the demo and their goals: pure, apart from the clock and the cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 INTERVAL_S = 0.5
-# Names of the steps, by how the demo is played. The first is always of the low load, and the second of the high one.
+# Names of the steps, by the demo's mode. The first is always of the low load, and the second of the high one.
 # "up" leaves the high load on, and "down-up" begins there.
 PLAYS = {
     "up-down": ("settle", "step up", "step down"),
@@ -19,10 +19,10 @@ PLAYS = {
 
 @dataclass(frozen=True)
 class Autoscaler:
-    """What the HPA was told.
+    """Settings of the HPA.
 
     metric:         name of its Pods metric.
-    has_demand:     it has a demand beside, which has to learn what a request costs first.
+    has_demand:     it also has a demand, which first has to learn the cost of a request.
     target_percent: that metric's averageValue, percent of one GPU.
     """
 
@@ -35,7 +35,7 @@ class Autoscaler:
     has_demand: bool = False
 
     def ideal(self, gpus: float) -> int:
-        """The fewest replicas that keep each at or below the target under a load of `gpus` GPU-seconds a second."""
+        """The fewest replicas that stay at or below the target under a load of `gpus` GPU-seconds a second."""
         # Rounded first: 2.4 / 0.6 is 4 and not 4.000000000000001.
         wanted = math.ceil(round(gpus * 100 / self.target_percent, 6))
         return min(max(wanted, self.min_replicas), self.max_replicas)
@@ -43,12 +43,12 @@ class Autoscaler:
 
 @dataclass(frozen=True)
 class Step:
-    """One load, and what is waited for under it.
+    """One load, and the condition to wait for.
 
-    gpus:       GPU-seconds asked for a second.
-    replicas:   both wanted by the HPA and ready, for `hold_s` seconds on end.
-    deadline_s: seconds after which the wait is given up.
-    learns:     the demand's cost is waited for as well.
+    gpus:       requested GPU-seconds per second.
+    replicas:   both wanted by the HPA and ready, for `hold_s` consecutive seconds.
+    deadline_s: seconds after which the wait ends.
+    learns:     also wait for the demand's cost.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Sample:
 
     at_s:        seconds since its start.
     utilisation: percent of one GPU by pod, as the HPA's metric has it.
-    desired:     replicas that the Deployment was told to have.
+    desired:     desired replicas of the Deployment.
     """
 
     at_s: float
@@ -94,7 +94,7 @@ class Sample:
 
 @dataclass
 class Recording:
-    """All that was seen. `begins` has the second at which each step's load was asked for."""
+    """The whole recording. `begins` has the second at which each step's load was set."""
 
     samples: list[Sample] = field(default_factory=list)
     begins: dict[str, float] = field(default_factory=dict)
@@ -109,12 +109,12 @@ class Cluster(Protocol):
     def observe(self, at_s: float, step: str) -> Sample: ...
 
     def has_learned(self) -> bool:
-        """Whether the demand knows what a request costs."""
+        """Whether the demand has learned the cost of a request."""
         ...
 
 
 class NotReached(Exception):
-    """A step's replicas did not come, or did not stay."""
+    """A step did not reach its replicas, or did not keep them."""
 
     def __init__(self, step: Step, seen: Sample) -> None:
         loads = ", ".join(f"{pod} {percent:.0f} %" for pod, percent in seen.utilisation.items()) or "no pod has a value"
@@ -133,7 +133,7 @@ def play(
     clock: Callable[[], float],
     pause: Callable[[float], None],
 ) -> None:
-    """Go through the steps and record what is seen.
+    """Run the steps and record them.
 
     Raises NotReached at the first step that misses its deadline.
     """

@@ -1,4 +1,4 @@
-"""The numbers of a demo, and the judgement."""
+"""The figures of a demo, and their evaluation."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from itertools import takewhile
 
 from lab.load.scenario import INTERVAL_S, Autoscaler, Recording, Sample, Step
 
-# Utilisation is what the GPU did in the second before: NVML's own window, which is no period of the chain.
+# Utilization covers the previous second, NVML's own window, which is not a period of the chain.
 NVML_WINDOW_S = 1.0
 AT_THE_PEAK = "replicas at the peak"
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The chain's periods in seconds, each with when it really worked from the load step to the decision.
+    """The chain's periods in seconds, with the actual times from the load step to the decision.
 
-    collect_s, sync_s:  of the exporter and of the HPA: they do not say when they worked.
-    evaluations:        how many make up evaluate_s: of a smoothed series more than one.
+    collect_s, sync_s:  of the exporter and of the HPA, which do not report actual times.
+    evaluations:        number in evaluate_s: for a smoothed series more than one.
     scraped, evaluated: seconds of the recording's clock, of the target's utilisation and of its recorded series.
     """
 
@@ -53,9 +53,9 @@ def _late(times: Sequence[float], period_s: float, many: int = 1) -> float:
 class Summary:
     """Seconds count from the moment a step's load was asked for; None is what never happened.
 
-    undecided_s: the last look without a decision, which fell between that look and `reaction_s`.
-    goes_down:   the load went down, before the step up or after it; else nothing is known of scale down.
-    look_s:      what the slowest look until then took: the API server, Prometheus and the load generator, once each.
+    undecided_s: the last reading without a decision, which came between it and `reaction_s`.
+    goes_down:   the load went down, before or after the step up; otherwise scaling down is unknown.
+    look_s:      duration of the slowest reading until then: API server, Prometheus and load generator once each.
     """
 
     reaction_s: float | None
@@ -104,7 +104,7 @@ def _until(recording: Recording, step: Step | None, holds: Callable[[Sample], bo
 
 
 def verdict(summary: Summary, autoscaler: Autoscaler, chain: Chain) -> list[str]:
-    """What went wrong; empty if nothing did."""
+    """Problems; can be empty."""
     found = []
     allowed_s = chain.worst_s + NVML_WINDOW_S + chain.late_s + summary.look_s
     if summary.undecided_s > allowed_s:
@@ -128,6 +128,6 @@ def verdict(summary: Summary, autoscaler: Autoscaler, chain: Chain) -> list[str]
 
 
 def only_overshoots(problems: str) -> bool:
-    """Whether a replica too many is all that these problems name."""
+    """Whether one replica too many is the only problem."""
     heads = re.findall(r"^\S+ -> .*", problems, re.MULTILINE)
     return len(heads) == 1 and AT_THE_PEAK in heads[0]

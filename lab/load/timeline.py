@@ -79,7 +79,7 @@ def _replicas(recording: Recording, plan: Sequence[Step], before: list[tuple[flo
 
 
 def _moved(before: Recording, recording: Recording, plan: Sequence[Step]) -> list[tuple[float, float | None]]:
-    """The ready replicas of another demo's step, as if it had begun when this one's did."""
+    """The ready replicas of another demo's step, aligned to the beginning of this one's."""
     up = plan[1].name
     shift = recording.begins[up] - before.begins[up]
     return [(sample.at_s + shift, sample.ready) for sample in before.of(up)]

@@ -1,4 +1,4 @@
-"""The demo in the terminal: live where there is one, else a line now and then."""
+"""The demo in the terminal: live if possible, otherwise a line at intervals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN_EVERY_S = 10.0
 
 
 class View:
-    """Shows samples as they come; a context manager."""
+    """Shows samples as they arrive; a context manager."""
 
     def __init__(self, console: Console, autoscaler: Autoscaler) -> None:
         self._console = console
@@ -82,7 +82,7 @@ def line(step: Step, sample: Sample) -> str:
 
 
 def summary_table(summaries: Mapping[str, Summary]) -> Table:
-    """What each demo showed, by its name."""
+    """Results of each demo, by name."""
 
     def seconds(value: float | None) -> str:
         return "never" if value is None else f"{value:.1f} s"

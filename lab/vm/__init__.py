@@ -1,1 +1,1 @@
-"""A virtual machine with Debian's kernel, systemd as process 1 and swap that is on: what no container shows."""
+"""A virtual machine with Debian's kernel, systemd as process 1 and active swap, which containers lack."""

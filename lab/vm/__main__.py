@@ -1,7 +1,6 @@
-"""`make test-vm`: what the roles do to a kernel, on a virtual machine, over ssh, by a user who may become root.
+"""`make test-vm`: tests what the roles do to a kernel, on a virtual machine over ssh, as a user with sudo.
 
-What kernel.yml runs is enough of the roles to see what no container shows; emulated, Python takes 45 times as long, so
-it is no more than that.
+kernel.yml runs only the parts of the roles that containers cannot test: emulated, Python takes 45 times as long.
 """
 
 from __future__ import annotations

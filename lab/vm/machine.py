@@ -1,4 +1,4 @@
-"""The virtual machine itself: by KVM where that boots Debian's kernel, else by emulation."""
+"""The virtual machine: with KVM if that boots Debian's kernel, otherwise emulated."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 
 DISKS = ("boot.img", "root.img", "swap.img")
 MEMORY_MIB = {"kvm": 6144, "tcg": 1536}
-# Emulated, a processor that can little boots fastest: no modules are loaded and tested for what it can.
+# When emulated, a minimal processor boots fastest: no modules are loaded and tested for its features.
 PROCESSOR = {"kvm": "host", "tcg": "Nehalem"}
-# Seconds until ssh answers. Emulated on two idle cores it takes one minute; a machine in use takes several.
+# Seconds until ssh answers. Emulated on two idle cores it takes one minute; on a busy machine several.
 BOOTS_WITHIN = {"kvm": 120, "tcg": 900}
 
 
 class NoBoot(Exception):
-    """The virtual machine did not come up: why, with the end of its console."""
+    """The virtual machine did not start: the reason, with the end of its console."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Machine:
 
 @contextmanager
 def booted(disks: Path, folder: Path) -> Iterator[Machine]:
-    """A machine on a copy of these disks, while this lasts; its console is written to `console` in the folder.
+    """Runs a machine on a copy of these disks; its console is written to `console` in the folder.
 
     Raises NoBoot.
     """
@@ -65,14 +65,14 @@ def _qemu(way: str, disks: Path, folder: Path, port: int) -> list[str]:
         "qemu-system-x86_64",
         *("-machine", f"q35,accel={way}", "-cpu", PROCESSOR[way], "-smp", str(cpus), "-m", str(MEMORY_MIB[way])),
         *("-display", "none", "-nodefaults", "-serial", f"file:{folder / 'console'}"),
-        "-snapshot",  # what it writes is gone with it
+        "-snapshot",  # its changes are discarded
         *(word for disk in DISKS for word in ("-drive", f"if=virtio,format=raw,file={disks / disk}")),
         *("-netdev", f"user,id=lan,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=lan"),
     ]
 
 
 def _wait(qemu: subprocess.Popen[bytes], port: int, folder: Path, seconds: int) -> str:
-    """Wait until ssh answers. Returns why it does not, or nothing."""
+    """Wait until ssh answers. Returns why it does not, or an empty text."""
     console, errors = folder / "console", folder / "qemu.log"
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -88,7 +88,7 @@ def _wait(qemu: subprocess.Popen[bytes], port: int, folder: Path, seconds: int) 
                     return ""
         except OSError:
             pass
-        time.sleep(1)  # between two looks
+        time.sleep(1)  # between two attempts
     return f"no ssh within {seconds} seconds"
 
 

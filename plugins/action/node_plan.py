@@ -1,6 +1,6 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Decides on the controller what a role does to a server. plugins/modules/node_plan.py documents it."""
+"""Plans on the controller what a role does to a server. plugins/modules/node_plan.py documents it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         )
         host = Host(**{**given["host"], "clusters": tuple(given["host"]["clusters"])}, now=time.time())
         [plan] = (plan(host, given[name]) for name, (_arguments, plan) in PLANS.items() if given[name] is not None)
-        # As no_log: files of a plan may have a login that no option has, such as a proxy's in Docker's daemon.json.
-        # Texts in TOML do not show theirs, so their plan tells.
+        # Same effect as no_log, because files in a plan may contain a login, such as a proxy's in Docker's daemon.json.
+        # A login is not recognized in TOML, so the plan reports it.
         is_hidden = plan.get("steps", {}).get("has_secrets", False) or bool(secrets_in(plan))
         return {"changed": False, **plan, "_ansible_no_log": is_hidden}

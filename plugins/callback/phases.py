@@ -32,13 +32,13 @@ from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.release import __version__ as ansible_version
 
-# A task that changed nothing is shown if it took as many seconds.
+# A task that changed nothing is shown only if it took this many seconds.
 _LONG_S = 10
 _DEBUG = ("debug", "ansible.builtin.debug", "ansible.legacy.debug")
 _INDENT = " " * 8
 
 
-# From this version on a result has public attributes.
+# Since this version, results have public attributes.
 _OLDEST = (2, 19)
 
 
@@ -95,7 +95,7 @@ class CallbackModule(Default):
         super().v2_runner_on_unreachable(result)
 
     def v2_on_file_diff(self, result: Any) -> None:
-        """A diff was asked for, so it is shown."""
+        """Shows the diff that the user requested."""
         self._show_phase()
         log, self._display = self._display, self._screen
         try:
@@ -141,7 +141,7 @@ class CallbackModule(Default):
         self._messages = []
 
     def _show(self, line: str, color: str | None = None, seconds: float = 0) -> None:
-        """On the screen alone: the log has what the default callback prints."""
+        """Prints to the screen only, because the log has the default callback's output."""
         if not self._is_verbose:
             took = f"  {_clock(seconds)}" if seconds >= 1 else ""
             self._screen.display(line + took, color=color, screen_only=True)
@@ -159,7 +159,7 @@ class CallbackModule(Default):
 
 
 class _Task:
-    """changed: hosts on which it changed something. has_run: whether it was not skipped on each host."""
+    """changed: hosts on which it changed something. has_run: whether it ran on any host."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -208,7 +208,7 @@ def _lines(message: Any) -> list[str]:
 
 
 def _reasons(result: Mapping[str, Any]) -> Iterator[str]:
-    """Of each item that failed, or of the task."""
+    """The error of each failed item, or of the task."""
     failed = [item for item in result.get("results") or () if isinstance(item, Mapping) and item.get("failed")]
     for row in failed or (result,):
         text = str(row.get("msg") or row.get("censored") or "no message; -v shows the result").strip()

@@ -10,16 +10,16 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain im
 
 DOCUMENTATION = r"""
 name: alert_rules
-short_description: Create the PrometheusRules of alerts
+short_description: Create PrometheusRules for alerts
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns a PrometheusRule for each file of alerts, without those that are disabled.
+  - Returns a PrometheusRule for each file of alerts, without disabled alerts.
 positional: _input, options, metadata
 options:
   _input:
-    description: Files of rules by name, each with C(groups) as Prometheus reads them.
+    description: Rule files by name, each with C(groups) in Prometheus' format.
     type: dict
     required: true
   options:
@@ -33,7 +33,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Show the alerts without one of them
+- name: Show the alerts except a disabled one
   ansible.builtin.debug:
     msg: "{{ (files | kubegpu.autoscale.alert_rules({'disabled': ['GpuHot']}, {'namespace': 'monitoring'})).objects }}"
 """

@@ -14,10 +14,10 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns values of C(alertmanager) in the chart kube-prometheus-stack. Each entry gets one route and one receiver.
+  - Returns values for C(alertmanager) in the chart kube-prometheus-stack. Each entry gets one route and one receiver.
 options:
   _input:
-    description: Receivers as O(kubegpu.autoscale.prometheus_stack#role:main:prometheus_stack_receivers).
+    description: Receivers, as in O(kubegpu.autoscale.prometheus_stack#role:main:prometheus_stack_receivers).
     type: list
     elements: dict
     required: true
@@ -38,7 +38,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Values of the chart. Empty without a receiver.
+  description: Values of the chart. Empty without receivers.
   type: dict
 """
 

@@ -9,12 +9,12 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.work
 
 DOCUMENTATION = r"""
 name: autoscaled_workloads
-short_description: Sort autoscalers by whether their workload exists
+short_description: Find autoscalers whose workload is missing
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns what to query of the workloads that autoscalers scale, and what follows from the answers.
+  - Returns queries for the workloads of autoscalers, and sorts the autoscalers by the results.
 positional: _input, found, orphans
 options:
   _input:
@@ -23,7 +23,7 @@ options:
     elements: dict
     required: true
   found:
-    description: The objects that P(kubegpu.autoscale.objects_info#module) returned for each of the C(queries).
+    description: The objects that P(kubegpu.autoscale.objects_info#module) returned, one list for each query.
     type: list
     elements: list
     default: []
@@ -43,8 +43,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(queries) of the workloads and C(hpa_queries) of the HPAs that may have lost theirs, for
-      P(kubegpu.autoscale.objects_info#module). Names of C(missing) workloads, the C(wanted) autoscalers, the ones
+    - C(queries) for the workloads and C(hpa_queries) for the HPAs of missing workloads, in the format of
+      P(kubegpu.autoscale.objects_info#module). Names of C(missing) workloads, the C(wanted) autoscalers, those
       C(to_prove), and their C(namespaces).
   type: dict
 """

@@ -11,21 +11,21 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.x509 imp
 
 DOCUMENTATION = r"""
 name: certificate_end
-short_description: Until when a certificate is valid
+short_description: Return the end of a certificate's validity
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Reads the end of a certificate's validity, without a library for X.509.
+  - Returns the time at which a certificate expires. Needs no X.509 library.
 options:
   _input:
-    description: Text with a certificate in PEM; of several, the first counts.
+    description: Text with one or more certificates in PEM format. Only the first one is read.
     type: str
     required: true
 """
 
 EXAMPLES = r"""
-- name: Say how many days the administrator's certificate is valid
+- name: Show how many days the administrator's certificate is valid
   ansible.builtin.debug:
     msg: "{{ (end - now(utc=true)).days }}"
   vars:
@@ -35,14 +35,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The moment in UTC, as C(now(utc=true)) gives it.
+  description: The time in UTC, in the format of C(now(utc=true)).
   type: raw
 """
 
 
 def _certificate_end(text: str) -> datetime:
     try:
-        return not_after(text).replace(tzinfo=None)  # as Ansible's own `now`
+        return not_after(text).replace(tzinfo=None)  # as Ansible's `now` returns it
     except ValueError as err:
         raise AnsibleFilterError(f"certificate_end: {err}") from err
 

@@ -10,12 +10,12 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.value
 
 DOCUMENTATION = r"""
 name: chart_values
-short_description: Merge values of a chart, and add to its lists
+short_description: Merge values of a chart, including its lists
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the values of a role, overridden by those of an inventory. Given entries of the named lists are added.
+  - Returns the values of a role, overridden by those of an inventory. Entries of the lists in O(lists) are added.
 positional: _input, given, lists
 options:
   _input:
@@ -27,14 +27,14 @@ options:
     type: dict
   lists:
     description:
-      - How entries are added, by the path of a list. V(each) adds those that are missing. V(env) replaces the variable
-        with the same C(name), and leaves out an empty one of the role. V(flags) replaces the flag with the same name.
+      - How entries are added, by the path of a list. V(each) adds missing entries. V(env) replaces the variable
+        with the same C(name), and drops empty variables of the role. V(flags) replaces the flag with the same name.
     type: dict
     default: {}
 """
 
 EXAMPLES = r"""
-- name: Change the level of a log
+- name: Change the log level
   ansible.builtin.debug:
     msg: "{{ {'args': ['--v=2']} | kubegpu.autoscale.chart_values({'args': ['--v=6']}, {'args': 'flags'}) }}"
 """
@@ -49,7 +49,7 @@ _value:
 def chart_values(
     own: Mapping[str, Any], given: Mapping[str, Any] | None = None, lists: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Raises: AnsibleFilterError if one of the lists is given as something else."""
+    """Raises: AnsibleFilterError if a value for one of the lists is not a list."""
     try:
         return merged_values(own, given, lists or {})
     except ValueError as err:

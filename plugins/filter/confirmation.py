@@ -16,25 +16,25 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.confirma
 
 DOCUMENTATION = r"""
 name: confirmation
-short_description: Decide whether a removal is confirmed by the name of its cluster
+short_description: Check whether a removal is confirmed
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Says what a run would remove, and whether it was confirmed by the name of the cluster that loses it.
+  - Checks whether a removal is confirmed with the name of its cluster, and returns the prompt that asks for it.
 positional: given
 options:
   _input:
     description:
-      - What would be removed.
-      - C(what) in words, and C(hosts), names in the inventory.
-      - C(recorded), names of their clusters, and C(candidates), names for a cluster that has recorded none.
-      - C(at), the address of its API server, and C(whole), true if no server of the cluster is left out.
-      - C(settings), the variables that ask for the removal.
+      - The removal.
+      - C(what) describes it, and C(hosts) are the names of its hosts in the inventory.
+      - C(recorded) are the names of their clusters, and C(candidates) the names for a cluster without a recorded one.
+      - C(at) is the address of the API server. C(whole) is true if the run includes all servers of the cluster.
+      - C(settings) are the variables that request the removal.
     type: dict
     required: true
   given:
-    description: The name by which the user confirms; empty for none.
+    description: The name with which the user confirms. Empty without a confirmation.
     type: str
     default: ""
 """
@@ -50,8 +50,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(cluster), its name, and C(prompt), a question for a terminal.
-    - C(refused), why the removal does not begin; empty if it is confirmed.
+    - C(cluster) is the name of the cluster, and C(prompt) the text of a prompt.
+    - C(refused) is the error that stops the removal. Empty if it is confirmed.
   type: dict
   sample: {cluster: prod, prompt: Type the name of the cluster, refused: ""}
 """
@@ -70,7 +70,7 @@ def _confirmation(request: Mapping[str, Any], given: str = "") -> dict[str, str]
 
 
 def _confirming(removal: Removal, settings: Mapping[str, Any]) -> str:
-    """The command of this run, as far as it is known to the user already."""
+    """The command of this run, without values that the user did not type."""
     given = context.CLIARGS
     return command(
         [str(name) for name in given.get("args") or ()],

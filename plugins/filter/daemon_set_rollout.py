@@ -15,7 +15,7 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Compares the pods of DaemonSets that are ready and up to date with the ready nodes that should have one each.
+  - Compares the number of ready and updated pods with the number of ready nodes that should have a pod.
 positional: _input, nodes
 options:
   _input:
@@ -24,7 +24,7 @@ options:
     elements: dict
     required: true
   nodes:
-    description: Nodes that should have a pod each.
+    description: Nodes that should each have a pod.
     type: list
     elements: dict
     required: true
@@ -39,7 +39,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - How many pods are C(ready), how many C(nodes) should have one, and whether the rollout C(is_complete).
+    - The number of C(ready) pods, the number of C(nodes) that should have one, and whether the rollout C(is_complete).
   type: dict
 """
 

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns a ConfigMap for each dashboard, from which the sidecar of Grafana loads it.
+  - Returns a ConfigMap for each dashboard, which Grafana's sidecar loads.
 positional: _input, metadata
 options:
   _input:

@@ -8,22 +8,22 @@ from typing import Any
 
 DOCUMENTATION = r"""
 name: differing_files
-short_description: Files that are not on a server as they should be
+short_description: List the files of a server that differ
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Compares files with what one call of M(ansible.builtin.find) has returned. So a run without changes
-    asks a server once, and not once a file.
-  - A file is as it should be if content and mode are, and it belongs to root.
+  - Compares wanted files with the result of one call of M(ansible.builtin.find). A run without changes then
+    needs a single request, instead of one for each file.
+  - A file matches if its content and mode do, and it belongs to root.
 options:
   _input:
-    description: The files as they should be, each with C(path), C(content) and C(mode), four octal digits.
+    description: The wanted files, each with C(path), C(content) and C(mode), four octal digits.
     type: list
     elements: dict
     required: true
   found:
-    description: The C(files) that M(ansible.builtin.find) has returned, with their checksums.
+    description: The C(files) that M(ansible.builtin.find) returned, with their checksums.
     type: list
     elements: dict
     required: true
@@ -36,7 +36,7 @@ EXAMPLES = r"""
     get_checksum: true
   register: seen
 
-- name: Write what is not as it should be
+- name: Write the files that differ
   ansible.builtin.copy:
     content: "{{ item.content }}"
     dest: "{{ item.path }}"
@@ -46,7 +46,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Those of the files that have to be written.
+  description: The files to write.
   type: list
   elements: dict
 """
@@ -62,7 +62,7 @@ def _differing_files(wanted: Iterable[File], found: Iterable[File]) -> list[File
 
 
 def _is_as_wanted(wanted: File, seen: File) -> bool:
-    checksum = sha1(wanted["content"].encode()).hexdigest()  # as find gives it
+    checksum = sha1(wanted["content"].encode()).hexdigest()  # the algorithm that find uses
     told = (seen.get("checksum"), seen.get("mode"), seen.get("uid"), seen.get("gid"))
     return told == (checksum, wanted["mode"], ROOT, ROOT)
 

@@ -14,10 +14,10 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the servers that the entry point C(server) of the role gpu_doctor has examined, with what the plans of
-    other roles found there.
-  - The plan of a role is the variable C(__ROLE_plan), a result of P(kubegpu.autoscale.node_plan#module). That of the
-    server itself is C(_common_server_plan).
+  - Returns the servers that the entry point C(server) of the role gpu_doctor examined, with the findings of the
+    other roles' plans.
+  - The plan of a role is in the variable C(__ROLE_plan), a result of P(kubegpu.autoscale.node_plan#module). The plan
+    of the server itself is in C(_common_server_plan).
 positional: _input, hostvars, roles
 options:
   _input:
@@ -46,12 +46,12 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - The servers as P(kubegpu.autoscale.gpu_doctor#module) takes them, without those that this run has not examined.
+    - The servers that this run examined, in the format of P(kubegpu.autoscale.gpu_doctor#module).
   type: list
   elements: dict
 """
 
-# What the report derives by itself.
+# The report derives these.
 _DERIVED = ("server", "doc")
 
 

@@ -15,16 +15,16 @@ _TOOLS: dict[str, Callable[[Sequence[Part], Place], Files]] = {"argocd": argocd_
 
 
 def gitops_files(parts: Sequence[Mapping[str, Any]], tool: str, place: Mapping[str, Any]) -> dict[str, str]:
-    """What the tool applies: the text of each file, by its path in the folder.
+    """The files for the tool: the text of each file, by its path in the folder.
 
-    Raises: AnsibleFilterError for an unknown tool, and if a secret would lie in the folder.
+    Raises: AnsibleFilterError if the tool is unknown, or if the folder would contain a secret.
     """
     if tool not in _TOOLS:
         raise AnsibleFilterError(f"gitops: {tool} is not one of {', '.join(_TOOLS)}")
     where = Place(**_plain(place))
     read = read_parts(_plain(parts), where.mirror, where.inventory)
     files = _TOOLS[tool](read, where)
-    # Of a value its option is the better place; what is left is an address with a login, of a mirror for instance.
+    # Secrets in values are named by their option. The other ones are addresses with a login, for example of a mirror.
     if found := _secrets(read) or [f"{path}: {secret.path}" for path in files for secret in secrets_in(files[path])]:
         raise AnsibleFilterError(
             f"gitops -> repository: {'; '.join(found)} would lie there for all to read. Nothing was written. "

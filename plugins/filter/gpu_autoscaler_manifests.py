@@ -34,7 +34,7 @@ def gpu_autoscaler_manifests(
     metrics_backend: str = ADAPTER,
     prometheus: Mapping[str, Any] | None = None,
 ) -> list[Manifest]:
-    """What gpu_autoscaler would make: PrometheusRules, then a HorizontalPodAutoscaler or ScaledObject for each.
+    """The objects that gpu_autoscaler would create: PrometheusRules, then an HPA or ScaledObject per autoscaler.
 
     Raises: AnsibleFilterError if the module would reject the options.
     """
@@ -55,7 +55,7 @@ def gpu_autoscaler_manifests(
 
 
 def _refuse_contradictions(autoscalers: Sequence[Autoscaler]) -> None:
-    """Of the module's checks before a change, those that need no cluster."""
+    """The module's checks before a change that need no cluster."""
     state = State(0.0, proposal=Proposal(autoscalers))
     found = [result.error() for check in (one_name_each, one_query_each) for result in check.judge(state)]
     if found:

@@ -12,7 +12,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.plan impo
 def gpu_autoscaler_plan_report(result: Mapping[str, Any], format: str = "text", width: int = 100) -> str | list[str]:
     """The plans as lines of text, or as a page.
 
-    Raises: AnsibleFilterError for an unknown format, and for what is no result of gpu_autoscaler_plan.
+    Raises: AnsibleFilterError if the format is unknown, or if the input is not a result of gpu_autoscaler_plan.
     """
     if format not in ("text", "html"):
         raise AnsibleFilterError(f"gpu_autoscaler_plan_report: {format} is not one of text, html")

@@ -25,7 +25,7 @@ def gpu_doctor_report(
 ) -> str | list[str]:
     """The report as lines of text, one line, a page or XML.
 
-    Raises: AnsibleFilterError for an unknown format, and for what is no report.
+    Raises: AnsibleFilterError if the format is unknown, or if the input is not a report.
     """
     if format != "text" and format not in _FORMATS:
         raise AnsibleFilterError(f"gpu_doctor_report: {format} is not one of text, {', '.join(_FORMATS)}")

@@ -18,7 +18,7 @@ _FORMATS: dict[str, Callable[[Mapping[str, Any]], str | list[str]]] = {
 def gpu_hours_report(result: Mapping[str, Any], format: str = "text") -> str | list[str]:
     """The hours as lines of text, a page, or CSV.
 
-    Raises: AnsibleFilterError for an unknown format, and for what is no result of gpu_hours_info.
+    Raises: AnsibleFilterError if the format is unknown, or if the input is not a result of gpu_hours_info.
     """
     if format not in _FORMATS:
         raise AnsibleFilterError(f"gpu_hours_report: {format} is not one of {', '.join(_FORMATS)}")

@@ -28,7 +28,7 @@ _FORMATS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 def gpu_loadtest_report(run: Mapping[str, Any], format: str = "text") -> Any:
     """A load test in one of the formats.
 
-    Raises: AnsibleFilterError for an unknown format, and for what is no load test.
+    Raises: AnsibleFilterError if the format is unknown, or if the input is not a load test.
     """
     if format not in _FORMATS:
         raise AnsibleFilterError(f"gpu_loadtest_report: {format} is not one of {', '.join(_FORMATS)}")

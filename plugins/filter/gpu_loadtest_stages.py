@@ -20,7 +20,7 @@ def gpu_loadtest_stages(
 ) -> list[dict[str, Any]]:
     """The stages of a load test. Numbers may be text, as the command line gives them.
 
-    Raises: AnsibleFilterError for an unknown shape, or a load that is not held.
+    Raises: AnsibleFilterError if the shape is unknown, or if the load is held for no time.
     """
     if hold is not None and str(hold).isdecimal() and int(hold) == 0:
         raise AnsibleFilterError("gpu_loadtest_hold is 0: nothing would be measured under load; give a second at least")

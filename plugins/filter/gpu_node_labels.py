@@ -15,13 +15,13 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.node_
 
 DOCUMENTATION = r"""
 name: gpu_node_labels
-short_description: Decide which nodes get the label of a GPU
+short_description: Decide which nodes get the GPU label
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the nodes that get the label C(nvidia.com/gpu.present), and those that lose it.
-  - A node has a GPU by the PCI devices of its server, by a label, or by what its device plugin offers.
+  - Returns the nodes to add the label C(nvidia.com/gpu.present) to, and the nodes to remove it from.
+  - A GPU node is recognized by the PCI devices of its server, by a label, or by the resources of its device plugin.
 positional: _input, servers, hostvars, drivers, pool, left_out
 options:
   _input:
@@ -35,7 +35,7 @@ options:
     elements: str
     default: []
   hostvars:
-    description: Variables by server, with the facts of M(kubegpu.autoscale.gpu_facts) where it ran.
+    description: Variables by server, including the facts of M(kubegpu.autoscale.gpu_facts) if it ran.
     type: dict
     default: {}
   drivers:
@@ -44,7 +44,7 @@ options:
     elements: raw
     default: []
   pool:
-    description: Labels of the nodes that the inventory is about. Empty for all.
+    description: Labels of this inventory's nodes. Empty for all nodes.
     type: dict
     default: {}
   left_out:
@@ -63,7 +63,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - Nodes to C(add) the label to and to C(remove) it from, all that the role has labelled as C(owned), an error
+    - Nodes to C(add) the label to and to C(remove) it from, the C(owned) nodes that the role labelled, an error
       C(refused), and a C(warning).
   type: dict
 """

@@ -9,12 +9,12 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.gpu_n
 
 DOCUMENTATION = r"""
 name: gpu_offers
-short_description: Show which nodes offer GPUs
+short_description: List the nodes that offer GPUs
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the ready nodes among those that should offer GPUs, and the ones that offer none.
+  - Returns the ready nodes, and the nodes that offer no GPU.
 options:
   _input:
     description: Nodes that should offer GPUs.
@@ -32,8 +32,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(ready), the ready nodes. C(waiting), the names of those that offer no GPU. C(shown), what each node offers, as
-      text.
+    - C(ready) are the ready nodes. C(waiting) are the names of nodes that offer no GPU. C(shown) lists as text what
+      each node offers.
   type: dict
 """
 

@@ -15,10 +15,10 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns what the GPU operator reports of the cluster, and how many of its validators are ready.
+  - Returns the state that the GPU operator reports, and the number of ready validators.
 options:
   _input:
-    description: Three lists of objects. ClusterPolicies, the DaemonSet of the validators, and nodes with a GPU.
+    description: Three lists of objects, for ClusterPolicies, the DaemonSet of the validators, and GPU nodes.
     type: list
     elements: list
     required: true
@@ -33,8 +33,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - The C(verdict) of the operator, how many validators are C(valid), the number of ready C(nodes), and whether the
-      whole is C(ready).
+    - The C(verdict) of the operator, the number of C(valid) validators, the number of ready C(nodes), and whether all
+      of them are C(ready).
   type: dict
 """
 

@@ -14,25 +14,25 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.proof imp
 
 DOCUMENTATION = r"""
 name: gpu_proof_report
-short_description: Write a proof for people
+short_description: Render the result of gpu_proof
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Writes the result of M(kubegpu.autoscale.gpu_proof) as lines, as one line for the end of a run, or as a web page.
+  - Renders the result of M(kubegpu.autoscale.gpu_proof) as lines, as one line for the end of a run, or as an HTML page.
 options:
   _input:
     description:
-      - The C(result) of the module. For V(summary) also null, if the proof was skipped.
+      - The C(result) of the module. With V(summary) it can be null, if the proof was skipped.
     type: dict
     required: true
   format:
-    description: V(text) for lines, V(summary) for one line, V(html) for a self-contained page.
+    description: V(text) returns lines, V(summary) one line, V(html) a self-contained page.
     type: str
     choices: [text, summary, html]
     default: text
   error:
-    description: Why the run failed. Empty if it did not.
+    description: The error of the run. Empty if it did not fail.
     type: str
     default: ""
 """
@@ -52,7 +52,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: A list of lines for V(text), else a string.
+  description: A list of lines for V(text), otherwise a string.
   type: raw
 """
 
@@ -62,7 +62,7 @@ _FORMATS = ("text", "summary", "html")
 def gpu_proof_report(proof: Mapping[str, Any] | None, format: str = "text", error: str = "") -> Any:
     """A proof in one of the formats.
 
-    Raises: AnsibleFilterError for an unknown format, and for another kind of result.
+    Raises: AnsibleFilterError if the format is unknown, or if the input is not a result of gpu_proof.
     """
     if format not in _FORMATS:
         raise AnsibleFilterError(f"gpu_proof_report: {format} is not one of {', '.join(_FORMATS)}")

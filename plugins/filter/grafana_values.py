@@ -10,15 +10,15 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain im
 
 DOCUMENTATION = r"""
 name: grafana_values
-short_description: Describe Grafana for the chart of the monitoring stack
+short_description: Configure Grafana in the monitoring stack
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the values of Grafana's chart, with dashboards of grafana.com, which its pod fetches before it starts.
+  - Returns the values of Grafana's chart. Its pod downloads dashboards from grafana.com before it starts.
 options:
   _input:
-    description: Options of role prometheus_stack, as P(kubegpu.autoscale.role_options#lookup) returns them.
+    description: Options of the role prometheus_stack, as P(kubegpu.autoscale.role_options#lookup) returns them.
     type: dict
     required: true
 """

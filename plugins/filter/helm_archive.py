@@ -15,19 +15,19 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the file name, the address and the checksum of the archive from which helm is installed.
+  - Returns the file name, URL and checksum of the archive that contains helm.
 positional: _input, pinned, platform, mirror
 options:
   _input:
-    description: The release to install, with C(version), and C(sha256) by platform.
+    description: The release to install, with its C(version), and its C(sha256) by platform.
     type: dict
     required: true
   pinned:
-    description: The release that the collection pins. Its checksums apply to its version only.
+    description: The release that the collection pins. Its checksums are used only for the same version.
     type: dict
     required: true
   platform:
-    description: The platform as helm names it.
+    description: The platform, as P(kubegpu.autoscale.helm_platform#filter) returns it.
     type: str
     required: true
   mirror:

@@ -9,15 +9,15 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.helm 
 
 DOCUMENTATION = r"""
 name: helm_platform
-short_description: Name a platform as helm does
+short_description: Return helm's name of a platform
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the operating system and the architecture as in the names of helm's archives.
+  - Returns the operating system and architecture as they occur in the names of helm's archives.
 options:
   _input:
-    description: What C(uname -sm) prints.
+    description: The output of C(uname -sm).
     type: str
     required: true
 """
@@ -30,7 +30,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The platform, C(linux-amd64) for example.
+  description: The platform, for example C(linux-amd64).
   type: str
 """
 

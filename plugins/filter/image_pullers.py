@@ -9,17 +9,17 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling impo
 
 DOCUMENTATION = r"""
 name: image_pullers
-short_description: Create DaemonSets that pull images of workloads
+short_description: Create DaemonSets that pull the images of workloads
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns a DaemonSet for each workload. It mounts the workload's images as volumes on the nodes with GPUs, so that
-    each node pulls them before a pod needs them.
+  - Returns a DaemonSet for each workload. It mounts the workload's images as volumes on all GPU nodes, so that they
+    are pulled before a pod needs them.
 positional: _input, pause_image, affinity
 options:
   _input:
-    description: The workloads. One without a pod template is left out.
+    description: The workloads. Workloads without a pod template are ignored.
     type: list
     elements: dict
     required: true

@@ -9,7 +9,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils import marks
 
 
 def inventory_id(source: str) -> str:
-    """The id of an inventory: the name of its folder, as far as it can be the value of a label."""
+    """The ID of an inventory: the name of its folder, as a valid label value."""
     path = Path(source).absolute()
     return marks.inventory_id((path if path.is_dir() else path.parent).name)
 

@@ -15,24 +15,24 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns why KEDA is not removed. Helm would delete ScaledObjects and ScaledJobs with KEDA's CRDs.
+  - Returns an error if objects depend on KEDA, because Helm would delete ScaledObjects and ScaledJobs with KEDA's CRDs.
 positional: _input, context, inventory_id, preview
 options:
   _input:
-    description: Lists of objects of these kinds.
+    description: Two lists, of ScaledObjects and ScaledJobs.
     type: list
     elements: list
     required: true
   context:
-    description: Context of the kubeconfig, for the error.
+    description: Context of the kubeconfig, for the text of the error.
     type: str
     required: true
   inventory_id:
-    description: Id of the inventory.
+    description: ID of the inventory.
     type: str
     required: true
   preview:
-    description: Whether this is check mode. Objects of the inventory do not count then.
+    description: Whether this is check mode, in which objects of the inventory do not count.
     type: bool
     default: false
 """
@@ -46,7 +46,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - Whether objects are still C(leaving), and the C(error), empty if nothing depends on KEDA.
+    - Whether objects are still being deleted (C(leaving)), and the C(error), which is empty if nothing depends on KEDA.
   type: dict
 """
 

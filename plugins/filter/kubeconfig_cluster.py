@@ -9,12 +9,12 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import Ho
 
 DOCUMENTATION = r"""
 name: kubeconfig_cluster
-short_description: Name the cluster that a kubeconfig leads to
+short_description: Describe the cluster of a kubeconfig
 version_added: 0.1.0
 author: kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Gives the context and the address of its API server, for a question to a person. No cluster is connected.
-  - Without such a cluster it gives the reason in parentheses.
+  - Returns the context and the address of the API server, for a prompt. Does not connect to the cluster.
+  - If the cluster is unknown, returns the reason in parentheses.
 options:
   _input:
     description: Path of the kubeconfig on the controller.
@@ -40,7 +40,7 @@ _value:
 
 
 def kubeconfig_cluster(path: str, context: str = "") -> str:
-    """The context and the address of its API server; the reason in parentheses if it is unknown."""
+    """Context and address of the API server, or in parentheses the reason why they are unknown."""
     try:
         name, server = read_kubeconfig(path).context(context, path)
     except HopError as err:

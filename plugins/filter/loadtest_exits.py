@@ -14,7 +14,7 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the exit codes of generators that have ended. Other containers of their pods are ignored.
+  - Returns the exit codes of load generators that have ended. Other containers in their pods are ignored.
 options:
   _input:
     description: Pods of the Job.
@@ -32,7 +32,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - An exit code for each generator that has ended.
+    - One exit code for each generator that has ended.
   type: list
   elements: int
 """

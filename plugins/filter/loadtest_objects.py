@@ -19,7 +19,7 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the Secret with the plan of a load test, and the Job that sends its load.
+  - Returns the Secret with the plan of a load test, and the Job that sends the load.
 positional: _input, stages, owners
 options:
   _input:
@@ -31,7 +31,7 @@ options:
     type: dict
     required: true
   stages:
-    description: What P(kubegpu.autoscale.gpu_loadtest_stages#filter) returns.
+    description: The stages that P(kubegpu.autoscale.gpu_loadtest_stages#filter) returned.
     type: list
     elements: dict
     required: true

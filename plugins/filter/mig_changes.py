@@ -16,7 +16,7 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Compares the MIG profiles of nodes with the one that an inventory wants.
+  - Compares the MIG profiles of nodes with the profile that an inventory requests.
 positional: _input, request
 options:
   _input:
@@ -26,7 +26,7 @@ options:
     required: true
   request:
     description:
-      - C(state) and C(profile) of role gpu_mig, the labels of its C(pool) of nodes, and the C(strategy) of the GPU
+      - C(state) and C(profile) of the role gpu_mig, the labels of its C(pool) of nodes, and the C(strategy) of the GPU
         operator if this collection installs it.
     type: dict
     required: true
@@ -41,8 +41,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(changes), nodes with C(name), C(has), C(wanted), C(applied) and C(cordoned), and with the metadata C(cordon),
-      C(start) and C(end) for each step. C(refusals), the errors that stop the role before it changes a node.
+    - C(changes) lists nodes with C(name), C(has), C(wanted), C(applied) and C(cordoned), and the metadata C(cordon),
+      C(start) and C(end) for each step. C(refusals) lists the errors that stop the role before it changes a node.
   type: dict
 """
 

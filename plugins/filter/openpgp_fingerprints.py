@@ -10,12 +10,12 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.openpgp 
 
 DOCUMENTATION = r"""
 name: openpgp_fingerprints
-short_description: Fingerprints of the OpenPGP keys in a text
+short_description: Compute fingerprints of OpenPGP keys
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Computes the fingerprints of the primary keys (version 4) in ASCII-armoured text, without gpg.
+  - Returns the fingerprints of the primary keys (version 4) in ASCII-armored text. Does not need gpg.
 options:
   _input:
     description: Text with one or more public key blocks.
@@ -24,7 +24,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Refuse a key that is not the pinned one
+- name: Fail if the key is not the pinned one
   ansible.builtin.assert:
     that: key | kubegpu.autoscale.openpgp_fingerprints == ['9DC858229FC7DD38854AE2D88D81803C0EBFCD88']
   vars:
@@ -33,7 +33,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Fingerprints in upper-case hexadecimal, in the order of the keys; empty if the text has no key.
+  description: Fingerprints in upper-case hexadecimal, in the order of the keys. Empty if the text has no key.
   type: list
   elements: str
 """

@@ -11,18 +11,18 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components impor
 
 DOCUMENTATION = r"""
 name: plugin_pools
-short_description: Configure the device plugin for pools of nodes
+short_description: Configure the device plugin for node pools
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the plugin's configuration for each pool, the labels of nodes that have to change, and what is wrong.
+  - Returns the plugin's configuration for each pool, the node labels to change, and errors.
 positional: _input, nodes
 options:
   _input:
     description:
-      - C(sharing), C(replicas), C(pools) and C(feature_discovery) of role nvidia_device_plugin, and C(driver_root) if
-        the plugin writes a CDI specification.
+      - C(sharing), C(replicas), C(pools) and C(feature_discovery) of the role nvidia_device_plugin, and C(driver_root)
+        if the plugin writes a CDI specification.
     type: dict
     required: true
   nodes:
@@ -49,14 +49,14 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(configurations) by name, the C(chart_values) with these, C(faults), C(labels) to change with C(node), C(config),
-      C(is_own) and C(present), the error C(conflict), and the C(commands) that label nodes by hand.
+    - C(configurations) by name, C(chart_values) that contain them, C(faults), the error C(conflict), and C(commands) to
+      label nodes by hand. C(labels) are the changes, each with C(node), C(config), C(is_own) and C(present).
   type: dict
 """
 
 
 def plugin_pools(options: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """Raises: AnsibleFilterError where a number of replicas is none."""
+    """Raises: AnsibleFilterError if a number of replicas is not a number."""
     try:
         sharing = pools.Sharing(**{**options, "replicas": int(options.get("replicas", 1))})
         labels = pools.labels_to_change(sharing, nodes)

@@ -14,18 +14,18 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns one error text for pods that a role waited for. It quotes the containers that are not ready, the scheduler,
-    and the events of pods that were rejected, and names taints that the pods do not tolerate.
+  - Returns one error text for pods that did not become ready. It quotes containers, the scheduler and events of
+    rejected pods, and lists taints that the pods do not tolerate.
 positional: _input, pods, events
 options:
   _input:
     description:
-      - The pods that were waited for, by C(namespace) and label C(selector), with C(hop), C(seen) and C(fix) of the
-        error. For one pod a node also the C(nodes), the C(tolerations) of the pods, and the C(option) that adds one.
+      - The C(namespace) and label C(selector) of the pods, and the C(hop), C(seen) and C(fix) of the error. For one pod
+        per node also the C(nodes), the C(tolerations) of the pods, and the C(option) that adds a toleration.
     type: dict
     required: true
   pods:
-    description: Pods with that label.
+    description: Pods that the selector matches.
     type: list
     elements: dict
     required: true

@@ -14,9 +14,9 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the value with each secret in it replaced by C((hidden)).
-  - A secret is recognized by the name of its key, or by its text, C(--password=x) for instance.
-    A reference to a secret, C(existingSecret) for instance, stays.
+  - Replaces each secret in a value with C((hidden)).
+  - Secrets are recognized by the name of their key, or by their text, for example C(--password=x).
+    References to secrets, for example C(existingSecret), are kept.
 options:
   _input:
     description: Any value.

@@ -10,20 +10,20 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.relea
 
 DOCUMENTATION = r"""
 name: release_conflict
-short_description: Decide whether a Helm release may be changed
+short_description: Check whether a Helm release may be changed
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the error for a release that this collection has not installed, and may not adopt.
+  - Returns an error for a release that this collection did not install and may not adopt.
 positional: _input, chart, adopt
 options:
   _input:
-    description: What P(kubegpu.autoscale.chart_release#module) returned for the release.
+    description: The result of P(kubegpu.autoscale.chart_release#module) for the release.
     type: dict
     required: true
   chart:
-    description: C(release) and C(namespace), and the variable C(adopt) that lets the role adopt it.
+    description: C(release), C(namespace), and C(adopt), the variable that allows the role to adopt the release.
     type: dict
     required: true
   adopt:
@@ -41,7 +41,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - The error, empty if the release may be changed.
+    - The error. Empty if the release may be changed.
   type: str
 """
 

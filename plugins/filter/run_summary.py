@@ -14,8 +14,8 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the last lines of a run. They say what the cluster has now, where Prometheus and Grafana are reached, and
-    what to do next.
+  - Returns the last lines of a run, which list the components of the cluster, the addresses of Prometheus and Grafana,
+    and the next steps.
 options:
   _input:
     description:
@@ -28,7 +28,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Show what there is now
+- name: Show the summary
   ansible.builtin.debug:
     msg: "{{ run | kubegpu.autoscale.run_summary }}"
   vars:

@@ -9,12 +9,12 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components impor
 
 DOCUMENTATION = r"""
 name: runtime_class_users
-short_description: List the DaemonSets that run with a RuntimeClass
+short_description: List the DaemonSets that use a RuntimeClass
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Without its RuntimeClass no pod of a DaemonSet is created.
+  - Returns the DaemonSets whose pods could not be created without the RuntimeClass.
 positional: _input, runtime_class, others_only
 options:
   _input:
@@ -27,7 +27,7 @@ options:
     type: str
     required: true
   others_only:
-    description: Whether to leave out the releases that this collection has installed.
+    description: Whether to ignore releases that this collection installed.
     type: bool
     default: false
 """

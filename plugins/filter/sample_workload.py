@@ -17,8 +17,8 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the manifests of role gpu_workload, what to query of the cluster before they are applied, and what follows
-    from the answer.
+  - Returns the manifests of the role gpu_workload, the queries to run before they are applied, and errors that follow
+    from the results.
 positional: _input, scripts, inventory, found
 options:
   _input:
@@ -30,13 +30,13 @@ options:
     type: dict
     required: true
   inventory:
-    description: The id of the inventory, which labels all objects.
+    description: ID of the inventory, which all objects have as a label.
     type: str
     required: true
   found:
     description:
-      - The objects that P(kubegpu.autoscale.objects_info#module) returned for the C(queries). Not given if no cluster
-        was queried.
+      - The objects that P(kubegpu.autoscale.objects_info#module) returned for the C(queries). Omit it if no cluster was
+        queried.
     type: list
     elements: dict
 """
@@ -50,10 +50,12 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(queries) for the cluster. C(refusals), the errors that stop the role before a change. C(base), the objects that
-      come first, the C(check) with its name C(check_name), and all other C(objects). C(deployments) by name. C(labels)
-      of all objects. C(left), the objects to remove. C(checked), the Job of this check if it exists. Whether the
-      sample C(is_wanted), and whether the C(namespace_exists).
+    - C(queries) are for P(kubegpu.autoscale.objects_info#module). C(refusals) are errors that stop the role before a
+      change.
+    - C(base) are the objects to apply first, C(check) is the check with its name C(check_name), C(objects) are all
+      other objects, and C(left) the objects to remove. All of them have the C(labels).
+    - C(deployments) are the Deployments by name. C(checked) is the Job of this check, if it exists. C(is_wanted) shows
+      whether the sample is enabled, and C(namespace_exists) whether its namespace exists.
   type: dict
 """
 

@@ -23,7 +23,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Write a configuration, and show it only if it has no secret
+- name: Write a configuration, and log it only if it has no secret
   ansible.builtin.copy:
     content: "{{ settings | to_nice_yaml }}"
     dest: /etc/example.yml
@@ -33,7 +33,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Paths, C(grafana.adminPassword) for instance, each once, in the order of the value.
+  description: Paths without duplicates, for example C(grafana.adminPassword), in the order of the value.
   type: list
   elements: str
 """

@@ -15,9 +15,9 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns what P(kubegpu.autoscale.gpu_facts#module) found on each server, by the name of its node.
-  - The facts also have C(expected_gpus), if the variable C(nvidia_driver_expected_gpus) is set, and C(fabric), the
-    state of the NVLink fabric by GPU, if C(gpu_proof_described) is the result of C(nvidia-smi -q).
+  - Returns the result of P(kubegpu.autoscale.gpu_facts#module) for each server, with the name of its node.
+  - The facts include C(expected_gpus) if the variable C(nvidia_driver_expected_gpus) is set. They include C(fabric),
+    the state of the NVLink fabric by GPU, if C(gpu_proof_described) is the result of C(nvidia-smi -q).
 positional: _input, hostvars
 options:
   _input:
@@ -40,7 +40,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(node) and C(facts) of each server that this run has surveyed.
+    - C(node) and C(facts) of each server that this run surveyed.
   type: list
   elements: dict
 """
@@ -56,7 +56,7 @@ def server_gpu_facts(servers: Sequence[str], hostvars: Mapping[str, Any]) -> lis
 
 
 def _besides(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """What is known of a server's GPUs beside the facts."""
+    """Expected GPUs and NVLink fabric of a server, which are not part of its facts."""
     expected = variables.get("nvidia_driver_expected_gpus")
     fabric = fabric_states(str((variables.get("gpu_proof_described") or {}).get("stdout") or ""))
     return {**({} if expected is None else {"expected_gpus": int(expected)}), **({"fabric": fabric} if fabric else {})}

@@ -9,21 +9,21 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components impor
 
 DOCUMENTATION = r"""
 name: shares_gpus
-short_description: Decide whether pods share a GPU
+short_description: Check whether pods share GPUs
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns whether the device plugin gives one GPU to several pods, on all nodes or in a pool.
+  - Returns whether the device plugin assigns a GPU to several pods, on all nodes or in one of the pools.
 positional: _input, sharing
 options:
   _input:
-    description: Pools of role nvidia_device_plugin.
+    description: Pools of the role nvidia_device_plugin.
     type: list
     elements: dict
     required: true
   sharing:
-    description: How the GPUs of all other nodes are shared.
+    description: How GPUs on all other nodes are shared.
     type: str
     default: none
 """

@@ -9,16 +9,16 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling impo
 
 DOCUMENTATION = r"""
 name: short_name
-short_description: Shorten a name to that of a label
+short_description: Shorten a name to a label value
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns a name that can be the value of a label, of at most 63 characters. A longer one is cut, and ends with a
-    digest of the whole name.
+  - Returns a name of at most 63 characters, the limit of label values. A longer name is cut, and ends with a digest of
+    the whole name.
 options:
   _input:
-    description: A name that is valid but for its length.
+    description: A name that is valid except for its length.
     type: str
     required: true
 """

@@ -14,19 +14,19 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns an error for each option of role prometheus_stack that would open Prometheus to everyone, fill its volume,
-    or leave Alertmanager without a configuration.
+  - Returns an error for each option of the role prometheus_stack that would expose Prometheus to everyone, fill its
+    volume, or leave Alertmanager without a configuration.
 options:
   _input:
     description:
-      - C(receivers), C(grafana), C(public_dashboards), C(without_login), C(storage) and C(retention_size) of the role;
-        all C(chart_values), and C(has_own_values) if the inventory adds to those of the role.
+      - C(receivers), C(grafana), C(public_dashboards), C(without_login), C(storage) and C(retention_size) of the role.
+        C(chart_values) are all values, and C(has_own_values) is true if the inventory sets some of them.
     type: dict
     required: true
 """
 
 EXAMPLES = r"""
-- name: Fail if Prometheus would be open to everyone
+- name: Fail if Prometheus would be exposed to everyone
   ansible.builtin.assert:
     that: options | kubegpu.autoscale.stack_faults | length == 0
   vars:

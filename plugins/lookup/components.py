@@ -4,23 +4,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: components
-short_description: Decide about the components of a cluster by the variables of an inventory
+short_description: Decide which components to install
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Reads the variables by which an inventory configures the chart roles, and the fact C(kubegpu_cluster), which the
-    roles set to what P(kubegpu.autoscale.gpu_cluster_info#module) returned.
-  - A variable that is not defined has the default of its role, so that plays without the role decide alike.
+  - Reads the variables of an inventory that configure the chart roles, and the fact C(kubegpu_cluster), in which the
+    roles store the result of P(kubegpu.autoscale.gpu_cluster_info#module).
+  - An undefined variable has the default of its role, so that plays without the role make the same decisions.
 options:
   _terms:
     description:
-      - V(wanted) are the options of each chart role that decide whether it installs its component.
-      - V(places) is what each role does, and why one has to fail before it changes anything.
-      - V(prometheus) is the Prometheus that the inventory means.
-      - V(fleet) are the settings that follow the number of GPU nodes and autoscalers.
-      - V(hpa_sync_period) is the default of C(kubernetes_hpa_sync_period) for a fleet of this size.
-      - V(operator_roles) are the roles of servers that the GPU operator replaces.
+      - V(wanted) returns the options of each chart role that decide whether it installs its component.
+      - V(places) returns what each role does, or the error with which it has to fail before a change.
+      - V(prometheus) returns the Prometheus that the inventory uses.
+      - V(fleet) returns the settings that depend on the number of GPU nodes and autoscalers.
+      - V(hpa_sync_period) returns the default of C(kubernetes_hpa_sync_period) for a fleet of this size.
+      - V(operator_roles) returns the server roles that the GPU operator replaces.
     type: list
     elements: str
     choices: [wanted, places, prometheus, fleet, hpa_sync_period, operator_roles]
@@ -36,16 +36,16 @@ EXAMPLES = r"""
 RETURN = r"""
 _raw:
   description:
-    - V(wanted) has C(state), C(namespace), C(release) and C(adopt) by role, and C(needed) of a role that C(auto)
-      installs only on demand.
+    - V(wanted) has C(state), C(namespace), C(release) and C(adopt) by role, and also C(needed) for roles that C(auto)
+      installs only if they are needed.
     - V(places) has C(state), C(refused) and C(warning) by role.
     - V(prometheus) has C(address), C(options), C(url), C(public_url), C(is_ours), C(has_monitors), C(full_name), and
       the errors C(several) and C(missing).
     - V(fleet) has C(workers) of the HPA controller, C(requests) per second, and C(memory_mib) and C(millicores) that
       Prometheus requests. Its periods are in seconds, C(interval) of scrapes and rule evaluations, C(sync) of HPAs, and
       C(relist) of the adapter. C(rollout) is how many seconds to wait for one pod on each node.
-    - V(hpa_sync_period) is in seconds.
-    - V(operator_roles) has names.
+    - V(hpa_sync_period) is a number of seconds.
+    - V(operator_roles) is a list of names.
   type: list
   elements: raw
 """
@@ -60,7 +60,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.decis
 
 
 class LookupModule(LookupBase):
-    """One part of the decisions for each term."""
+    """Returns one part of the decisions for each term."""
 
     def run(self, terms: list[Any], variables: Mapping[str, Any] | None = None, **kwargs: Any) -> list[Any]:
         unknown = [str(term) for term in terms if term not in PARTS]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: role_options
-short_description: Return the options of a role with their types
+short_description: Return the typed options of a role
 version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Reads all options that a role of this collection has in its argument specification, and converts them as Ansible
-    converts options of a module. Text of a command line becomes a number or a boolean.
+  - Reads all options in the argument specification of a role of this collection, and converts them to their types, as
+    Ansible does with module options. For example, a string from the command line becomes a number or a boolean.
 options:
   _terms:
     description: Names of roles.
@@ -27,7 +27,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _raw:
-  description: The options of each role by their names without the prefix. An option that is not defined is left out.
+  description: The options of each role, by their names without the prefix. Undefined options are omitted.
   type: list
   elements: dict
 """
@@ -46,7 +46,7 @@ _ROLES = Path(__file__).resolve().parents[2] / "roles"
 
 
 class LookupModule(LookupBase):
-    """The options of each role that is named."""
+    """Returns the options of each role in the terms."""
 
     def run(self, terms: list[Any], variables: Mapping[str, Any] | None = None, **kwargs: Any) -> list[Any]:
         return [self._typed(str(term), variables or {}) for term in terms]
@@ -58,7 +58,7 @@ class LookupModule(LookupBase):
         result = ArgumentSpecValidator(spec).validate(given)
         if result.error_messages:
             raise AnsibleLookupError(f"role {role}: {'; '.join(result.error_messages)}. Next: correct its options.")
-        unset = {name: value for name, value in given.items() if value == {}}  # not a dictionary of defaults
+        unset = {name: value for name, value in given.items() if value == {}}  # not merged with defaults
         return {name.removeprefix(prefix): value for name, value in (result.validated_parameters | unset).items()}
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# How many of a list a message names before it counts the rest.
+# Items that a message lists before it counts the rest.
 NAMED = 5
 
 
 class HopError(Exception):
-    """A hop of the chain, or an option, is broken: which one, the evidence, the cause, and the fix.
+    """An error of a hop or an option, with evidence, cause and fix.
 
-    result: what the caller may show besides, for instance the object as last seen.
-    others: further errors, for the message.
+    result: additional output for the caller, for example the object as last seen.
+    others: additional errors for the message.
     """
 
     def __init__(
@@ -35,12 +35,12 @@ class HopError(Exception):
         self.result = dict(result or {})
 
     def of(self, subject: str) -> HopError:
-        """The same error, with the name of the thing that it is about."""
+        """The same error, with the name of its subject."""
         return HopError(self.hop, f"{subject}: {self.seen}", self.fix, self.result, cause=self.cause)
 
 
 def first_of_all(errors: Sequence[HopError]) -> HopError:
-    """One error that names them all; its hop and fix are those of the first."""
+    """One error with all of them; its hop and fix are those of the first."""
     first, *others = errors
     return HopError(first.hop, first.seen, first.fix, first.result, others, first.cause)
 

@@ -5,10 +5,10 @@ from enum import StrEnum
 
 
 class Hop(StrEnum):
-    """Where something can be broken: the chain from the GPU to the workload, left to right.
+    """Hops: the chain from the GPU to the workload, from left to right.
 
-    The first ones come before the chain: the options of a run, the API server, the right to read what is in it, and
-    what is checked on a server.
+    The first ones precede the chain: the options of a run, the API server, permissions in the cluster, and
+    the checks of a server.
     """
 
     SPEC = "autoscaler spec"
@@ -46,10 +46,10 @@ TITLES = {
     Hop.HPA: "HorizontalPodAutoscaler",
     Hop.WORKLOAD: "Workload",
 }
-# What a report has: whether the rest could be read comes first.
+# Hops of a report: first, whether the others could be read.
 REPORTED = tuple(TITLES)
 CHAIN = REPORTED[1:]
-# What is checked on a server before it becomes a node.
+# Hops of a server before it becomes a node.
 SERVER_TITLES = {
     Hop.SERVER: "Server before it becomes a node",
     Hop.APT: "Packages of a server",
@@ -57,5 +57,5 @@ SERVER_TITLES = {
     Hop.RUNTIME: "Container runtime of a server",
     Hop.KUBERNETES: "Kubernetes on a server",
 }
-# Left to right where both are reported.
+# From left to right, if both are reported.
 ORDER = (Hop.ACCESS, *SERVER_TITLES, *CHAIN)

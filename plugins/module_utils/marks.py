@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Labels by which an object of this collection is known."""
+"""Labels of this collection's objects."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from typing import Any
 
 MANAGER = "kubegpu.autoscale"
 MANAGED_BY = "app.kubernetes.io/managed-by"
-# Which part of the collection an object belongs to.
+# The part of the collection to which an object belongs.
 PART_OF = "app.kubernetes.io/part-of"
-# At Helm's record of a release that the collection made, and at each object of it: its value is the release's name.
+# On Helm's record of a managed release, and on each of its objects: the name of the release.
 RELEASE = "kubegpu.autoscale/release"
-# The inventory that an object was made for. Several may share a cluster.
+# The inventory of an object. Several inventories may share a cluster.
 INVENTORY = "kubegpu.autoscale/inventory"
-# On rules that serve one namespace alone: which one.
+# On rules that serve one namespace: its name.
 NAMESPACE = "kubegpu.autoscale/namespace"
 
-# Of who names no inventory.
+# The ID without an inventory.
 DEFAULT_INVENTORY = "default"
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _LONGEST = 63
 
 
 def is_managed(manifest: Mapping[str, Any]) -> bool:
-    """Whether this collection made the object, for whichever inventory."""
+    """Whether this collection created the object, for any inventory."""
     return _labels(manifest).get(MANAGED_BY) == MANAGER
 
 
 def is_of(manifest: Mapping[str, Any], inventory: str) -> bool:
-    """Whether this collection made the object for this inventory."""
+    """Whether this collection created the object for this inventory."""
     return is_managed(manifest) and inventory_of(manifest) == inventory
 
 
 def inventory_of(manifest: Mapping[str, Any]) -> str:
-    """The id of the inventory that the object was made for; empty if it has none."""
+    """The ID of the object's inventory; can be empty."""
     return str(_labels(manifest).get(INVENTORY) or "")
 
 
@@ -59,24 +59,24 @@ def hand_over(kind: str, namespace: str, name: str, inventory: str) -> str:
 
 
 def labels(inventory: str) -> dict[str, str]:
-    """Of each object that is made for an inventory."""
+    """Labels of each object of an inventory."""
     return {MANAGED_BY: MANAGER, INVENTORY: inventory}
 
 
 def marked(manifest: Mapping[str, Any], inventory: str, part_of: str | None = None) -> dict[str, Any]:
-    """The object with the labels of its inventory, and of its part of the collection if it is of one."""
+    """The object with the labels of its inventory, and of its part of the collection if it has one."""
     metadata = manifest["metadata"]
     part = {PART_OF: part_of} if part_of else {}
     return {**manifest, "metadata": {**metadata, "labels": {**_labels(manifest), **labels(inventory), **part}}}
 
 
 def is_inventory_id(text: str) -> bool:
-    """Whether the text can be the value of a label."""
+    """Whether the text is a valid label value."""
     return bool(_LABEL_VALUE.fullmatch(text))
 
 
 def inventory_id(name: str) -> str:
-    """The id that follows from a name: the name itself where it can be the value of a label."""
+    """The ID for a name: the name itself if it is a valid label value."""
     text = re.sub("[^A-Za-z0-9._-]+", "-", name)[:_LONGEST].strip("._-")
     return text or DEFAULT_INVENTORY
 

@@ -28,15 +28,15 @@ from .hops import Hop
 from .marks import is_inventory_id
 from .secrets import masked_texts, redacted, without_login
 
-# Objects made, less those freed, before Python looks for garbage that refers to itself.
+# Threshold of new objects for Python's garbage collection.
 GARBAGE_THRESHOLD = 100_000
 
 
 class _OptionsFirst(AnsibleModule):  # type: ignore[misc]
-    """Reads options before Ansible checks their types.
+    """Parses options before Ansible checks their types.
 
-    Autoscalers: Ansible's check ends in a traceback for .inf and for a number in place of a mapping. It names no place
-    in a list. The path of a kubeconfig: it is no secret, and errors have to name it. A kubeconfig as a mapping is one.
+    Autoscalers: Ansible's check ends in a traceback for .inf and for a number instead of a mapping. It does not name
+    the item of a list. The path of a kubeconfig is not a secret, and errors must contain it; a mapping is a secret.
     """
 
     argument_spec: dict[str, Any]
@@ -67,14 +67,14 @@ class _OptionsFirst(AnsibleModule):  # type: ignore[misc]
 
 
 class GpuModule:
-    """The border to Ansible: options in, one shape of result out, and the only place that fails a module."""
+    """The interface to Ansible: options in, one format of result out, and the only place that fails a module."""
 
     _refusal: HopError | None = None
 
     def __init__(self, argument_spec: dict[str, Any], **rules: Any) -> None:
-        """`rules` say which options need or exclude each other, in AnsibleModule's words."""
+        """`rules` are dependencies of options, as arguments of AnsibleModule."""
         self._started = time.monotonic()
-        # What a module reads is needed until it ends. Looking through it again and again took a sixth of a run.
+        # A module needs everything that it reads until it ends. Repeated garbage collection took a sixth of a run.
         gc.freeze()
         gc.set_threshold(GARBAGE_THRESHOLD)
         self._argument_spec = {**KUBE_AUTH, **argument_spec}
@@ -87,14 +87,14 @@ class GpuModule:
         )
         self._refusal = self._module._module.refusal
         self.params: dict[str, Any] = self._module.params
-        # Ansible masks these in all that a module returns, its messages and tracebacks too.
+        # Ansible masks these in the output of a module, including messages and tracebacks.
         self._module._module.no_log_values.update(self._module._module.secrets)
         self.check_mode: bool = self._module.check_mode
         self.outcome = Outcome()
 
     @contextmanager
     def boundary(self) -> Iterator[None]:
-        """Ends the module: with the outcome, or with the error and the changes that were made before it."""
+        """Ends the module with the outcome, or with the error and the changes made before it."""
         try:
             if self._refusal:
                 raise self._refusal
@@ -120,7 +120,7 @@ class GpuModule:
         return KubeClient(connect(auth), dry_run=self.check_mode)
 
     def prometheus_client(self, kube: KubeClient) -> PrometheusClient:
-        """By its own address if one is given, else through the API server."""
+        """Prometheus at its address if set, otherwise through the API server."""
         given = self.params["prometheus"]
         if given["url"]:
             _refuse_readable_credential(given)
@@ -138,7 +138,7 @@ class GpuModule:
         return rule_options(options, "prometheus", self.inventory())
 
     def inventory(self) -> str:
-        """Raises: HopError if the id cannot be the value of a label."""
+        """Raises: HopError if the ID is not a valid label value."""
         return checked_inventory(self.params["inventory_id"])
 
     def _result(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class GpuModule:
         for warning in outcome.warnings:
             self._module.warn(warning)
         duration_s = round(time.monotonic() - self._started, 3)
-        # Ansible takes a second and more to handle the diff of 1,000 objects, which is not shown without --diff.
+        # Ansible needs more than a second for the diff of 1,000 objects, which is not shown without --diff.
         shown = {"diff": outcome.shown_diff()} if self._module._diff else {}
         invocation = {"module_args": redacted(given(self.params, self._argument_spec))}
         return {
@@ -159,7 +159,7 @@ class GpuModule:
 
 
 def _refuse_readable_credential(prometheus: Mapping[str, Any]) -> None:
-    """Raises: HopError before the first request, if others on the way could read the token or the login."""
+    """Raises: HopError before the first request, if the token or login would be sent unencrypted."""
     url = prometheus["url"]
     if (
         prometheus["plain_http"]
@@ -176,7 +176,7 @@ def _refuse_readable_credential(prometheus: Mapping[str, Any]) -> None:
 
 
 def given(options: Mapping[str, Any], argument_spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as -vvv shows them, the entries of lists without defaults: of 1,000 autoscalers these are most."""
+    """Options for -vvv, without defaults in the entries of lists: for 1,000 autoscalers these are most of them."""
     return {
         option: _shown(value, argument_spec.get(option, {})) if isinstance(value, list) else value
         for option, value in options.items()
@@ -200,7 +200,7 @@ def _unlike_defaults(entry: Mapping[str, Any], specs: Mapping[str, Any]) -> dict
 
 
 def checked_inventory(inventory: str) -> str:
-    """The id of an inventory. Raises: HopError if it cannot be the value of a label."""
+    """The ID of an inventory. Raises: HopError if it is not a valid label value."""
     if not is_inventory_id(inventory):
         raise HopError(
             Hop.SPEC,
@@ -213,7 +213,7 @@ def checked_inventory(inventory: str) -> str:
 
 def as_hop(err: HopError | ApiError | QueryError) -> HopError:
     if isinstance(err, QueryError):
-        fix = "ask for less, a shorter time for instance; or raise query.max-samples and query.timeout of Prometheus"
+        fix = "query less, for example a shorter time; or raise query.max-samples and query.timeout of Prometheus"
         return HopError(Hop.SCRAPE, seen=f"Prometheus rejects a query: {err}", fix=fix)
     return err if isinstance(err, HopError) else _refused_request(err)
 
@@ -221,7 +221,7 @@ def as_hop(err: HopError | ApiError | QueryError) -> HopError:
 def _refused_request(err: ApiError) -> HopError:
     if err.status == 0:
         return HopError(
-            Hop.API_SERVER, seen=str(err), fix="see that the address in the kubeconfig is right and reachable"
+            Hop.API_SERVER, seen=str(err), fix="check that the address in the kubeconfig is right and reachable"
         )
     if err.status == 401:
         return HopError(Hop.API_SERVER, seen=str(err), fix="log in again: the credentials have expired or are wrong")

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Secrets in values: which texts are one, and the same value without them.
+"""Finds secrets in values, and hides them.
 
 A secret is recognized by the name of its key, or by the name beside its value (a container's variable, an HTTP header).
 It is also recognized by the kind of its object (Secret), and by its text (a login in an address, `--password=x`).
@@ -16,12 +16,12 @@ from functools import lru_cache
 from typing import Any
 
 HIDDEN = "(hidden)"
-# Masking a shorter text everywhere in an output would mask words that only look like it.
+# Masking a shorter text everywhere in an output would mask unrelated words.
 LEAST_MASKED = 6
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # A name is read as its words in lower case: GF_DATABASE_PASSWORD and databasePassword are "database password".
-# One of these words makes it a secret, and so does one of these ends. A name that ends as a reference does is public.
+# A name with one of these words or endings is a secret, unless it ends like a reference.
 _SECRET_WORD = re.compile(r"(?:password|passwd|passphrase|pwd|token|apikey|credentials?|htpasswd|dockerconfigjson)\b")
 _SECRET_END = re.compile(
     r"\b(?:(?:access|account|api|app|application|auth|encryption|hmac|integration|license|master|private|registration|"
@@ -32,16 +32,16 @@ _REFERENCE_END = re.compile(
     r"\b(?:audiences?|dir|enabled|endpoint|expiration|expiry|field|files?|folder|id|keys?|length|method|mount|names?|"
     r"namespace|path|policy|refs?|required|seconds|selector|ttl|type|uri|url|user|username)$"
 )
-# Secrets of Kubernetes that a chart or a pod is given by their name.
+# References to Secrets of Kubernetes in charts and pods.
 _NAMED_SECRET = re.compile(
     r"\b(?:auth|ca|cert|certificate|config|existing|from|image|key|pull|root|server|ssl|tls) secret$"
 )
-# Keys below a secret that describe it, beside names of references. What is only `key` or `url` there may be the secret.
+# Keys below a secret that describe it, in addition to references. A key that is just `key` or `url` may be the secret.
 _ABOUT = {"annotations", "apiVersion", "create", "kind", "labels", "metadata", "optional", "valueFrom"}
 _MAY_BE_IT = re.compile(r"\b(?:field|keys?|uri|url)$")
 _SELECTOR = {"defaultMode", "items", "key", "name", "namespace", "optional", "secretKey", "secretName"}
 
-# A text that the program which reads it replaces: $(NAME), ${NAME}, $__file{/x}, {{ .Values.x }}, <secret>.
+# A placeholder that the reading program replaces: $(NAME), ${NAME}, $__file{/x}, {{ .Values.x }}, <secret>.
 _PLACEHOLDER = re.compile(r"\$[({]|\$__|\{\{|<\w+>$|\(hidden\)$")
 _NAME = r"(?P<name>[A-Za-z][\w.-]*)"
 _NAMELESS = (
@@ -50,7 +50,7 @@ _NAMELESS = (
     # A login in an address.
     re.compile(r"\b(?!ssh\b)[A-Za-z][\w+.-]*://(?P<secret>[^/\s\"'<>?#]+)(?=@)"),
     re.compile(r"\b(?:Bearer|Authorization[\"']?[:=]\s*[\"']?\w+)\s+(?P<secret>(?=\S*[A-Z\d._-])[\w+/.~-]{8,}=*)"),
-    # Addresses whose path is the right to use them, and tokens whose issuer gives them a shape.
+    # Addresses whose path is the credential, and tokens with the format of their issuer.
     re.compile(r"https://(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/(?P<secret>[^\s\"']+)"),
     re.compile(r"https://(?:[\w.-]+\.webhook\.office\.com/|api\.telegram\.org/bot)(?P<secret>[^\s\"']+)"),
     re.compile(r"\b(?P<secret>(?:hf_|gh[opsru]_|github_pat_|glpat-|nvapi-|xox[abeprs]-)[\w-]{16,})"),
@@ -70,14 +70,14 @@ _HINT = re.compile(
 
 @dataclass(frozen=True)
 class Secret:
-    """Where a secret was found, as a path of keys, and its text."""
+    """A secret: its path of keys, and its text."""
 
     path: str
     text: str
 
 
 def redacted(value: Any) -> Any:
-    """The value with each secret in it hidden; its shape stays."""
+    """The value with all secrets hidden; its structure stays."""
     return _Redaction().of(value)
 
 
@@ -89,20 +89,20 @@ def secrets_in(value: Any) -> list[Secret]:
 
 
 def masked_texts(*values: Any) -> set[str]:
-    """The secrets that no output may contain. A short one, or a number, stays: it is in many outputs by chance."""
+    """Secrets that no output may contain. Short ones and numbers are excluded, because they occur in many outputs."""
     found = {secret.text for value in values for secret in secrets_in(value)}
-    texts = found | {text.partition(":")[2] for text in found}  # of a login, the password alone
+    texts = found | {text.partition(":")[2] for text in found}  # of a login, only the password
     return {text for text in texts if len(text) >= LEAST_MASKED and not text.isdecimal()}
 
 
 def without_login(address: str) -> str:
-    """An address as a program may get it as an argument, and as it may be shown: without user and password."""
+    """An address without user and password, for arguments of programs and for output."""
     return re.sub(r"^([A-Za-z][\w+.-]*://)[^/?#]*@", r"\1", address)
 
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Whether what a key of this name holds is a secret itself, and not a reference to one."""
+    """Whether the value of a key with this name is itself a secret, not a reference to one."""
     words = _words(name.rpartition("/")[2])
     if _SECRET_END.search(words):
         return not _NAMED_SECRET.search(words)
@@ -145,7 +145,7 @@ class _Redaction:
     def _is_below(key: str, inner: Any, path: str, below: bool) -> bool:
         if below:
             return not _is_about(key)
-        if key == "url":  # of Alertmanager's receiver: for it, too, this is a secret
+        if key == "url":  # of Alertmanager's receiver, for which it is a secret, too
             return re.search(r"webhook_?configs\b[^.]*$", path, re.I) is not None
         if isinstance(inner, Mapping):  # `auth: {...}` has settings beside secrets
             words = _words(key)
@@ -208,7 +208,7 @@ def _is_argument_of(flag: Any, item: Any) -> bool:
 
 
 def _is_about(key: str) -> bool:
-    """A key below a secret that says where it is or what it is for."""
+    """A key below a secret with its location or purpose."""
     words = _words(key)
     return key in _ABOUT or (_REFERENCE_END.search(words) is not None and not _MAY_BE_IT.search(words))
 
@@ -225,7 +225,7 @@ def _is_selector(value: Mapping[Any, Any]) -> bool:
 
 
 def _json(text: str) -> Any:
-    """The object or list that a text is in JSON, as last-applied-configuration is; None if it is none."""
+    """The object or list in a JSON text, such as last-applied-configuration; None if it is not one."""
     if not text.startswith(("{", "[")):
         return None
     try:

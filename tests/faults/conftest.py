@@ -26,7 +26,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Other tests of the same lab go first: they are about one that nobody has broken."""
+    """Other tests of the same lab run first, because they need an unbroken one."""
     seed = config.getoption("seed")
     if seed is not None:
         random = Random(seed)

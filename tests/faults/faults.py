@@ -146,7 +146,7 @@ def with_expression(expression: Callable[[str], str]) -> Callable[[Manifest], No
 
 
 def recording(lab: Lab, record: str, expression: str) -> Manifest:
-    """A PrometheusRule as a team writes it beside ours."""
+    """A team's PrometheusRule beside the managed one."""
     found = another(lab.get("PrometheusRule", RULE, MONITORING), "by-a-team")
     found["metadata"]["labels"] = {"release": STACK}
     found["spec"] = {
@@ -189,7 +189,7 @@ def reconfigured(lab: Lab, config: str, change: Callable[[Manifest], None], kind
 
 
 def another(manifest: Manifest, name: str) -> Manifest:
-    """A copy of an object under another name, made by nobody."""
+    """A copy of an object under another name, without an owner."""
     found = deepcopy(manifest)
     found["metadata"] = {"name": name, "namespace": manifest["metadata"].get("namespace")}
     found.pop("status", None)

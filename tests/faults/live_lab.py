@@ -220,7 +220,7 @@ class Lab:
 
     @contextmanager
     def applied(self, kind: str, name: str, namespace: str, fields: Manifest, manager: str) -> Iterator[None]:
-        """Fields that somebody applies, and owns from then on."""
+        """Fields that another manager applies, and owns from then on."""
         identity = {"apiVersion": _GROUPS[kind], "kind": kind, "metadata": {"name": name, "namespace": namespace}}
 
         def apply(body: Manifest) -> None:
@@ -234,7 +234,7 @@ class Lab:
 
     @contextmanager
     def scaled(self, name: str, namespace: str, replicas: int) -> Iterator[None]:
-        """As `kubectl scale` does it: nobody owns the number but who scales."""
+        """Scales like `kubectl scale`: only the client that scales owns the number."""
         before = self.get("Deployment", name, namespace)["spec"]["replicas"]
         scale = AppsV1Api(self.api).patch_namespaced_deployment_scale
         try:

@@ -1,4 +1,4 @@
-"""An alert fires for its fault alone, and ends when that is mended. Here it waits for ten seconds, not for minutes."""
+"""An alert fires only for its fault, and resolves when that is fixed. Here it waits ten seconds, not minutes."""
 
 from __future__ import annotations
 

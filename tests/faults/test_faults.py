@@ -8,7 +8,7 @@ import pytest
 from faults import FAULTS, Fault
 from live_lab import STEADY, Lab, Report, ids, wait_until_healed, words
 
-# Prometheus goes on giving the last values of a target that is taken out of its configuration for 5 minutes.
+# Prometheus returns the last values of a target for 5 minutes after it is removed from the configuration.
 FOUND_S = 480
 # A crashed pod may have to wait 5 minutes for its back-off. The last series under other labels go after as long.
 HEALED_S = 480

@@ -1,4 +1,4 @@
-"""A GPU server joins while pods wait for GPUs: they run there, and scaling goes on without a run of Ansible.
+"""A GPU server joins while pods wait for GPUs: they run there, and scaling continues without a run of Ansible.
 
 Driver, container runtime and pod network are on it already, as on a node of a cloud's group.
 """

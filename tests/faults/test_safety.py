@@ -1,4 +1,4 @@
-"""What measures is gone, or says nonsense, for ten minutes under load: replicas stay where they were."""
+"""Metrics are missing or wrong for ten minutes under load: replicas do not change."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OUTAGES = (
 
 @dataclass(frozen=True)
 class Seen:
-    """Replicas that the HPA told its target to have, from the first to the last look."""
+    """Replicas that the HPA set, from the first to the last reading."""
 
     during: list[int]
     after: list[int]

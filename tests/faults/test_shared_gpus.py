@@ -1,4 +1,4 @@
-"""Pods that share one GPU by NVIDIA's device plugin are told apart, from their processes to the custom metric."""
+"""Pods that share one GPU with NVIDIA's device plugin are distinguished, from their processes to the custom metric."""
 
 from __future__ import annotations
 

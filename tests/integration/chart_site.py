@@ -76,7 +76,7 @@ class Site:
         return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
     def install(self, release: str, chart: str, namespace: str, *values: str) -> None:
-        """As somebody else does it."""
+        """Installs it like another user."""
         sets = [f"--set={value}" for value in values]
         self.helm("install", release, self.chart(chart), "-n", namespace, "--create-namespace", *sets)
 

@@ -51,7 +51,7 @@ def crd(kube: client.ApiClient, chain: MetricChain) -> Iterator[None]:
 
 @pytest.fixture
 def workloads(kube: client.ApiClient, crd: None, request: pytest.FixtureRequest) -> Iterator[Workloads]:
-    """A namespace of its own for one test."""
+    """A separate namespace for one test."""
     name = re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:50].strip("-")
     workloads = Workloads(kube, namespace=f"{name}-{next(_number)}")
     yield workloads

@@ -199,7 +199,7 @@ def running(
 
 
 def free_port() -> int:
-    """A port that nobody has, and that was not given before: the system may name one twice in a row."""
+    """An unused port that was not returned before, because the system may return one twice in a row."""
     while True:
         with socket.socket() as probe:
             probe.bind(("", 0))

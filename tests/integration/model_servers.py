@@ -51,7 +51,7 @@ def listens(port: int) -> bool:
 
 
 def metric(port: int, name: str) -> float:
-    """What the server says of itself."""
+    """The server's own status."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     [value] = [line.rpartition(" ")[2] for line in lines if line.startswith(f"{name}{{")]

@@ -1,4 +1,4 @@
-"""One run of a module, in a process of its own as for each task of Ansible.
+"""One run of a module in a separate process, as for each task of Ansible.
 
 The process is a fork of one that has imported what modules import, which takes a second. That a module starts without
 such help is shown where Ansible runs it on its own: in the lab.

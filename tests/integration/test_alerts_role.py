@@ -1,4 +1,4 @@
-"""Role gpu_alerts as a user runs it: the operator's API takes each rule, nobody else's is touched, and all go again."""
+"""Runs the role gpu_alerts: the operator's API accepts each rule, no other rule changes, and a removal deletes all."""
 
 from __future__ import annotations
 

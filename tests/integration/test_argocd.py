@@ -1,6 +1,6 @@
-"""Argo CD's own controller and repository server on the folder of the playbook `gitops`: brought, kept, changed, gone.
+"""Argo CD's controller and repository server with the folder of the playbook `gitops`: sync, restore, change, delete.
 
-They are processes beside an API server. No pod runs, so the health of what they bring is not asked for.
+They are processes beside an API server. No pod runs, so the health of the objects is not checked.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     # What Argo CD removes it removes in the foreground.
     with running(tmp_path_factory.mktemp("control-plane"), "garbage-collector-controller") as (plane, kube):
         site = Site(tmp_path_factory.mktemp("site"), plane, kube)
-        # These are Argo CD's to bring, from the chart.
+        # Argo CD installs these from the chart.
         for crd in operator_crds():
             client.ApiextensionsV1Api(kube).delete_custom_resource_definition(crd["metadata"]["name"])
         kinds = program("argocd").resolve().parent / "crds"

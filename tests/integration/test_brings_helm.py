@@ -1,4 +1,4 @@
-"""A playbook that is run by itself, on a controller without helm: it brings what it needs, checked by its digits."""
+"""A single playbook on a controller without helm: it installs helm, and verifies its checksum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The control plane of these tests starts, or says at once why it cannot."""
+"""The control plane of these tests starts, or reports at once why it cannot."""
 
 from __future__ import annotations
 

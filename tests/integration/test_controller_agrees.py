@@ -131,7 +131,7 @@ class CaseWorkloads:
 
     def _pod(self, case: str, number: int, pod: Pod) -> None:
         name, state = pod_name(case, number), pod.state
-        # On a node whose kubelet never confirms, a deleted pod goes on terminating.
+        # On a node whose kubelet never confirms, a deleted pod remains terminating.
         spec = {"containers": [{"name": "main", "image": "service"}], "nodeName": "gone"}
         self._core.create_namespaced_pod(NAMESPACE, {"metadata": {"name": name, "labels": {"app": case}}, "spec": spec})
         if state.phase != "Pending":

@@ -189,7 +189,7 @@ def _unix(time: str) -> float:
 
 
 class Look(NamedTuple):
-    """One look of the controller: what the arithmetic says, and how many replicas there were after it.
+    """One sync of the controller: the result of the arithmetic, and the replicas after it.
 
     about: replicas that it says at that moment, and CLOCK_S before and after: something may just leave a window.
     """

@@ -22,7 +22,7 @@ Ask = Callable[..., dict[str, Any]]
 
 # Long enough for scrape and relist in this chain.
 LISTED_S = 120
-# Long enough for several looks; what is broken does not mend itself.
+# Long enough for several readings; a broken part does not repair itself.
 FAILURE_S = 3
 
 VALUES = "result.items && length(result.missing) == `0`"

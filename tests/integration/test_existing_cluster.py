@@ -40,7 +40,7 @@ def kubeconfig(plane: tuple[ControlPlane, client.ApiClient], tmp_path: Path) -> 
 
 @pytest.fixture
 def others(kube: client.ApiClient, chain: MetricChain, workloads: Workloads) -> Iterator[None]:
-    """A Prometheus of somebody else's operator under other names; there is none under the names of ours."""
+    """A Prometheus of an existing operator with other names; none has the collection's names."""
     core, ours, theirs = client.CoreV1Api(kube), "kube-prometheus-stack-prometheus", "prometheus-k8s"
     ports = [{"port": 9090, "targetPort": core.read_namespaced_service(ours, MONITORING).spec.ports[0].target_port}]
     subsets = core.read_namespaced_endpoints(ours, MONITORING).subsets
@@ -147,7 +147,7 @@ def test_doctor_and_uninstall_need_the_documented_rights_alone(
 def test_who_may_not_look_for_charts_leaves_none_of_ours_behind(
     tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], kube: client.ApiClient, workloads: Workloads
 ) -> None:
-    """A chart that an administrator brought is seen by the mark of its objects."""
+    """A chart that an administrator installed is detected by the labels of its objects."""
     apps, namespace = client.AppsV1Api(kube), workloads.namespace
     marks = {"kubegpu.autoscale/inventory": "prod", "kubegpu.autoscale/release": "dcgm-exporter"}
     labels, note = marks, "meta.helm.sh/release-"

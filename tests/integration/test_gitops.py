@@ -194,5 +194,5 @@ def test_both_tools_bring_the_same(folders: dict[str, Path]) -> None:
 
 
 def test_nothing_of_the_folder_carries_the_mark_of_a_role_s_release(folders: dict[str, Path]) -> None:
-    """A release that Flux makes is not the role's to mend, until somebody says so."""
+    """The role does not change a release of Flux unless the user allows it."""
     assert not [path for folder in folders.values() for path in folder.rglob("*.yaml") if RELEASE in path.read_text()]

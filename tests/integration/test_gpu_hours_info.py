@@ -44,7 +44,7 @@ def test_hours_of_a_prometheus(
     found = run(HOURS)
     assert not found.get("failed")
     assert not found["changed"]
-    assert any("was asked for" in warning for warning in found["warnings"])
+    assert any("the data of Prometheus begin at" in warning for warning in found["warnings"])
     weeks = found["result"]["weeks"]
     assert len(weeks) == 4
     assert [week["recorded_hours"] for week in weeks[:2]] == [0, 0]

@@ -102,7 +102,7 @@ class OwnedCases:
     def _pod(self, case: str, number: int, pod: Pod) -> None:
         name, state = agrees.pod_name(case, number), pod.state
         metadata = {"name": name, "labels": {"app": case}, "ownerReferences": [self._owners[case]]}
-        # On a node whose kubelet never confirms, a deleted pod goes on terminating.
+        # On a node whose kubelet never confirms, a deleted pod remains terminating.
         spec = {"containers": [{"name": "main", "image": "service"}], "nodeName": "gone"}
         self._core.create_namespaced_pod(NAMESPACE, {"metadata": metadata, "spec": spec})
         if state.phase != "Pending":

@@ -24,7 +24,7 @@ ONE_RIGHT = [rule for rule in LOOK["rules"] if rule["resources"] == ["horizontal
 
 @dataclass(frozen=True)
 class Case:
-    """A user, and what the doctor says to them.
+    """A user, and the doctor's report for that user.
 
     rules: of the ClusterRole that the user has; None for no role. user: as the kubeconfig has it; None for the looker.
     verdict: None where there is no report. unchecked: hops of the report that are not known.

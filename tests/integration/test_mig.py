@@ -1,4 +1,4 @@
-"""Role gpu_mig against a real API server. A stand-in for the MIG manager partitions what it is told to."""
+"""The role gpu_mig against a real API server. A stand-in for the MIG manager follows the labels."""
 
 from __future__ import annotations
 
@@ -150,14 +150,14 @@ def test_a_node_that_fails_stays_cordoned_and_the_next_is_not_touched(site: Site
     assert "MIG -> h1: profile all-9g.1gb was not applied" in said
     assert nodes(site)["h1"][1] is True
     assert [name for name, *_ in manager.seen] == ["h1"]
-    # Run again it goes on, and what it has cordoned itself takes pods again.
+    # The next run continues, and uncordons the nodes that the role cordoned.
     assert mig(site, gpu_mig_state="present", gpu_mig_profile="all-1g.10gb").returncode == 0
     assert nodes(site)["h1"] == ("all-1g.10gb", False, True)
 
 
 @pytest.mark.parametrize("state", ["present", "absent"])
 def test_a_run_that_ended_before_pods_could_come_is_gone_on_with(site: Site, manager: Manager, state: str) -> None:
-    """The manager has done its part meanwhile. A cordon of somebody else stays."""
+    """The manager has finished in the meantime. An existing cordon stays."""
     labels = {CONFIG: "all-1g.10gb", TOLD: "success"}
     for name, marks in (("h1", {BEFORE: "", MARK: ""}), ("h2", {BEFORE: "all-1g.10gb"})):
         metadata = {"labels": labels, "annotations": marks}

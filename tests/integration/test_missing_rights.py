@@ -1,4 +1,4 @@
-"""What the doctor says without a right, in the words of a real API server with RBAC on."""
+"""The doctor's report without a permission, with the errors of a real API server with RBAC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has the rights of docs/rights-namespace.yml alone: Roles in two namespaces, and no ClusterRole."""
+"""A user with only the rights of docs/rights-namespace.yml: Roles in two namespaces, and no ClusterRole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others own stays as it is when ours is removed, against a real API server."""
+"""A removal does not change objects of others, against a real API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters set up by hand after well-known recipes: what the doctor says of them, and how they are taken over."""
+"""Clusters set up by well-known recipes: the doctor's report, and their adoption."""
 
 from __future__ import annotations
 

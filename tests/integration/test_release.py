@@ -1,4 +1,4 @@
-"""A release of a chart that somebody has changed by hand, against a real API server."""
+"""A release of a chart with manual changes, against a real API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No right that the collection documents is more than it uses: the API server's audit log says what was asked for."""
+"""Every documented right is used, by the API server's audit log."""
 
 from __future__ import annotations
 

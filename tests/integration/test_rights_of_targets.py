@@ -26,7 +26,7 @@ OF_ONES_OWN = ("Fleet", "example.com/v1")
 
 
 def of_the_page() -> dict[str, Any]:
-    """The ClusterRole for a kind of one's own."""
+    """The ClusterRole for a custom kind."""
     text = (ROOT / "docs" / "existing-clusters.md").read_text()
     [written] = re.findall(r"```yaml\n(apiVersion: rbac.*?)```", text, re.DOTALL)
     return yaml.safe_load(written)

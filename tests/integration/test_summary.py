@@ -1,4 +1,4 @@
-"""What site.yml says at its end."""
+"""The end of site.yml's output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traefik itself in front: it serves what values and pages say, and counts what a demand reads.
+"""Traefik in front of a workload: it serves documented values, and counts what a demand reads.
 
 It is a process beside the API server, and so are the servers. Pods are objects only.
 """
@@ -336,7 +336,7 @@ def answering() -> Iterator[int]:
 
 @contextmanager
 def load(traefik: Traefik, host: str, path: str, per_s: float, answers: Counter[int]) -> Iterator[None]:
-    """So many requests a second, whatever comes of them; `answers` counts by status."""
+    """Sends this many requests a second, independent of the responses; `answers` counts by status."""
     clients, over, counting = 16, threading.Event(), threading.Lock()
 
     def ask(first_s: float) -> None:
@@ -565,7 +565,7 @@ def test_what_comes_of_a_login_that_traefik_does_not_know(
     traefik: Traefik,
     gateway: None,
 ) -> None:
-    """Nobody gets in, but for annotations that it passes over: the role refuses these."""
+    """Access is denied, except with annotations that it ignores: the role rejects these."""
     right = login(plane[0])
     certificate(plane[0], MONITORING, "prometheus-tls", PROMETHEUS)
     kubectl(plane[0], "--namespace", MONITORING, "delete", "middleware", "login", "--ignore-not-found")
@@ -631,7 +631,7 @@ def unreachable(traefik: Traefik, path: str) -> bool:
 
 
 def conditions(plane: ControlPlane, namespace: str, name: str) -> dict[str, bool]:
-    """What the gateway says of a route."""
+    """The gateway's status of a route."""
     text = kubectl(plane, "--namespace", namespace, "get", "httproute", name, "--output=json")
     parents = json.loads(text).get("status", {}).get("parents", [])
     return {row["type"]: row["status"] == "True" for parent in parents for row in parent["conditions"]}

@@ -1,4 +1,4 @@
-"""What Galaxy hands out: built from this checkout, installed into an empty place, and used from there alone."""
+"""The tarball for Galaxy: built from this checkout, installed into an empty folder, and used only from there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The site is built without a warning and asks nobody for anything; the tasks on it are Ansible's."""
+"""The site is built without a warning and loads nothing from elsewhere; its tasks are valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of what the collection needs and brings is CycloneDX, complete, and the same each time."""
+"""The SBOM of the collection is CycloneDX, complete and reproducible."""
 
 from __future__ import annotations
 

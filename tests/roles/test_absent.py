@@ -1,4 +1,4 @@
-"""A removal leaves packages that this collection did not bring. In check mode, so that apt stays on this machine."""
+"""A removal keeps packages that this collection did not install. In check mode, so that apt stays on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that asks nobody for a login is opened to the outside by the chart's values, unless somebody says so."""
+"""Components without a login are not exposed by the chart's values, unless the user allows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a chart is fetched from a mirror. A stand-in for helm says what it was asked for, and fails."""
+"""How a chart is downloaded from a mirror. A stand-in for helm records its arguments, and fails."""
 
 from __future__ import annotations
 

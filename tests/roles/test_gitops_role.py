@@ -1,4 +1,4 @@
-"""The playbook gitops on a folder: what it writes, leaves, takes away and refuses."""
+"""The playbook gitops on a folder: what it writes, keeps, removes and rejects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the role kubernetes asks before there is a cluster, and what it says of certificates that run out."""
+"""Checks of the role kubernetes before a cluster exists, and its warnings about expiring certificates."""
 
 from __future__ import annotations
 

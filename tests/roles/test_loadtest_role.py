@@ -1,4 +1,4 @@
-"""What the role gpu_loadtest takes, and what it refuses before anything is sent."""
+"""Options of the role gpu_loadtest that are accepted, and those that are rejected before anything is sent."""
 
 from __future__ import annotations
 

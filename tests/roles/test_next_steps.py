@@ -1,4 +1,4 @@
-"""Next steps that a message names can be taken, and nothing is refused for servers that a run leaves out."""
+"""The next steps in messages work, and servers outside a run do not make it fail."""
 
 from __future__ import annotations
 

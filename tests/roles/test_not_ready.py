@@ -1,4 +1,4 @@
-"""What a role says of pods that it waited for."""
+"""Errors of a role about pods that it waited for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The role's own tasks read what the planner needs, and stop where it says so. tests/unit/nodes has the plans."""
+"""The role's tasks read what the planner needs, and stop on its errors. tests/unit/nodes has the plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host says of packages that apt will not find, by the apt of this machine."""
+"""Errors about packages that apt does not find, with the apt of this machine."""
 
 from __future__ import annotations
 

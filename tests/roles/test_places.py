@@ -1,4 +1,4 @@
-"""Which components the chart roles bring, which they leave to somebody else, and beside what they refuse to be."""
+"""Components that the chart roles install, existing ones that they use, and conflicts."""
 
 from __future__ import annotations
 
@@ -83,7 +83,10 @@ CASES = {
     "two operators": Case(
         STACK,
         {"prometheus_operator": [found("a/operator")]},
-        ("DaemonSet a/operator was not created by this collection", "two operators write the same objects for ever"),
+        (
+            "DaemonSet a/operator was not created by this collection",
+            "two operators overwrite the same objects",
+        ),
         {"prometheus_stack_state": "present"},
     ),
     "an adapter beside two": Case(ADAPTER, SEVERAL, WHICH),

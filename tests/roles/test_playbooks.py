@@ -1,4 +1,4 @@
-"""Each playbook in a process of its own, as a person calls it: nothing becomes root on the controller."""
+"""Each playbook in a separate process, as a user calls it: nothing becomes root on the controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The script that connects the pods of nodes, in a network of its own: what it adds, leaves and takes back."""
+"""The script that connects the pods of nodes, in a separate network: what it adds, keeps and removes."""
 
 from __future__ import annotations
 

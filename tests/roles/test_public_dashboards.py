@@ -1,4 +1,4 @@
-"""Dashboards of grafana.com: refused before the cluster is reached where nobody would show them."""
+"""Dashboards of grafana.com are rejected before connecting to the cluster if no Grafana would show them."""
 
 from __future__ import annotations
 

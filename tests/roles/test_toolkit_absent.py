@@ -1,4 +1,4 @@
-"""A toolkit that others brought keeps the devices that its containers get. In check mode: nothing here changes."""
+"""An existing toolkit keeps the devices of its containers. In check mode, so nothing changes here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The devices of the CDI specification, by stand-ins of nvidia-ctk and nvidia-smi that say what those say."""
+"""The devices of the CDI specification, with stand-ins for nvidia-ctk and nvidia-smi."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What dcgm-exporter and model servers say, as Prometheus stores it: series for promtool."""
+"""Series of dcgm-exporter and model servers, as Prometheus stores them, for promtool."""
 
 from __future__ import annotations
 

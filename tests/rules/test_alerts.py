@@ -1,4 +1,4 @@
-"""Whether an alert fires where it should, alone, and leads its reader to a page that is there."""
+"""Alerts fire only for their faults, and link to an existing page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each profile of GPUs has to hold: whatever goes wrong with its rows, the replicas never move against the truth.
+"""The contract of each profile of GPUs: no fault of its rows moves the replicas against the truth.
 
 Every case is a workload in a namespace of its own. One run of promtool records all cases of a profile; from what is
 recorded, the controller's arithmetic tells the replicas that an HPA would ask for.

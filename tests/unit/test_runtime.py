@@ -19,7 +19,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import G
 @pytest.mark.parametrize(
     ("status", "fix"),
     [
-        (0, "see that the address in the kubeconfig is right and reachable"),
+        (0, "check that the address in the kubeconfig is right and reachable"),
         (401, "log in again: the credentials have expired or are wrong"),
         (403, "correct the field in the message, then run again"),
         (422, "correct the field in the message, then run again"),

@@ -1,4 +1,4 @@
-"""Make each mistake of replicas.yml in the replica arithmetic, and see who notices: its unit tests, and the controller.
+"""Makes each mistake of replicas.yml in the replica arithmetic, and checks that unit tests and controller detect it.
 
 The controller's decisions are those of tests/integration/test_controller_agrees.py, where it agrees with the arithmetic
 as it is in each case: a mistake that changes the answer of a case contradicts the controller there.

@@ -1,7 +1,7 @@
-"""Keeps the bytecode of Ansible's templates, on the controller: each task compiles anew what it reads of variables.
+"""Caches the bytecode of Ansible's templates on the controller: each task compiles its variables again.
 
 That takes more than half of the processor time of a task with templates. A `.pth` file imports this at each start of
-Python, and it waits for Ansible. What is kept is found by its source and all that its bytecode depends on.
+Python, and waits for Ansible. The cache key is the source and everything that its bytecode depends on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # each start of Python would import these
+if TYPE_CHECKING:  # otherwise each start of Python would import these
     from importlib.machinery import ModuleSpec
     from types import CodeType, ModuleType
     from typing import Any
@@ -23,7 +23,7 @@ SYNTAX = (
     *("comment_start_string", "comment_end_string", "line_statement_prefix", "line_comment_prefix"),
     *("trim_blocks", "lstrip_blocks", "newline_sequence", "keep_trailing_newline", "autoescape", "optimized"),
 )
-# Of this process and those that it was forked from.
+# Cache of this process and of its parents.
 _codes: dict[str, CodeType] = {}
 
 
@@ -49,7 +49,7 @@ def _write(key: str, code: CodeType) -> None:
 
 
 def _keep(bits: ModuleType) -> None:
-    """Look first among what is kept, wherever Ansible compiles a template or an expression."""
+    """Use the cache whenever Ansible compiles a template or an expression."""
     import hashlib
 
     import jinja2
@@ -115,5 +115,5 @@ class _Finder:
         return spec
 
 
-if os.path.isdir(FOLDER) and os.environ.get("KUBEGPU_TEMPLATE_BYTECODE", "kept"):  # empty: as for a user
+if os.path.isdir(FOLDER) and os.environ.get("KUBEGPU_TEMPLATE_BYTECODE", "kept"):  # empty: no cache, as for users
     sys.meta_path.insert(0, _Finder())

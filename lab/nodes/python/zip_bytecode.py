@@ -1,7 +1,7 @@
-"""Keeps the bytecode of what Python imports from a zip, as Python itself does of files.
+"""Caches the bytecode of imports from a zip, as Python itself does for files.
 
-Ansible brings each module with all that it imports as a zip. Compiling that is two thirds of a module's processor time.
-A `.pth` file imports this at each start of Python. What is kept is found by its source, so it cannot be out of date.
+Ansible sends each module with its imports as a zip. Compiling that is two thirds of a module's processor time.
+A `.pth` file imports this at each start of Python. The cache key is the source, so it cannot be outdated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import zipimport
 from types import CodeType
 
-# Of a server, and of a virtual environment.
+# Paths on a server, and in a virtual environment.
 FOLDER = next((path for path in ("/var/cache/zip-bytecode", f"{sys.prefix}/zip-bytecode") if os.path.isdir(path)), "")
 _KEY = 0x6B75626567707500  # any number will do
 _compile = zipimport._compile_source  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from ansible.playbook.play import Play
 from ansible.plugins.callback import CallbackBase
 
 REMEMBER = Path(__file__).parents[1] / "remember.yml"
-# The first playbook that brings something of ours into the cluster.
+# The first playbook that installs something in the cluster.
 FIRST_INTO_THE_CLUSTER = "gpu.yml"
 
 

@@ -25,7 +25,7 @@ DEVICES = [f"/dev/nvidia{number}" for number in range(GPUS)]
 
 
 def docker(*flags: str, tags: str = "nvidia_container_toolkit,docker", **variables: Any) -> Run:
-    """The playbook that brings Docker, once more."""
+    """Runs the playbook that installs Docker again."""
     return run(NODES, "--tags", tags, *flags, **{"docker_state": "present"} | variables)
 
 

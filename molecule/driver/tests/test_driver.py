@@ -158,7 +158,7 @@ def test_an_upgrade_says_that_a_reboot_is_due(driver: Server) -> None:
 
 
 def test_a_driver_that_somebody_else_brought_is_checked_and_never_changed(driver: Server) -> None:
-    """Cloud images, DGX OS and kernels of vendors bring their own."""
+    """Cloud images, DGX OS and kernels of vendors include their own driver."""
     before = installed(driver)
     driver.sh("systemctl stop nvidia-persistenced")  # in the lab, the driver is a daemon
     try:

@@ -1,4 +1,4 @@
-"""The cluster of somebody else that all files share: a Prometheus by its owner's names, a workload, and a user."""
+"""The existing cluster that all files share: a Prometheus with its owner's names, a workload, and a user."""
 
 from __future__ import annotations
 

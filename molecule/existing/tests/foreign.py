@@ -1,4 +1,4 @@
-"""A cluster of somebody else: what its owner does, by helm and kubectl, and what a user of the collection does."""
+"""An existing cluster: actions of its owner, with helm and kubectl, and of a user of the collection."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DEPLOYMENT = "deployments ml/chat"
 
 @dataclass(frozen=True)
 class Case:
-    """A way to scale on GPUs as somebody has set it up.
+    """An existing way to scale on GPUs.
 
     plugin, exporter: kind and name of what is to be found, and its origin.
     apply:            pages of ../clusters; the HPA is `<case>-hpa`.
@@ -184,7 +184,7 @@ class Site:
         self.case.after(self.owner)
 
     def allow_our_metrics(self) -> None:
-        """The rules that an adapter of somebody else needs."""
+        """The rules that an existing adapter needs."""
         for release, (chart, namespace, values) in self.case.releases.items():
             if chart == "prometheus-adapter":
                 (wanted,) = page(values)

@@ -1,4 +1,4 @@
-"""Clusters that others have made: found as they are, judged, taken over without a replica moved, scaled, and left."""
+"""Existing clusters: detected, checked, adopted without a change of replicas, scaled, and left as they were."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ CASE = Case(
 
 @pytest.fixture(scope="module")
 def site(owner: Owner) -> Iterator[Site]:
-    """Prometheus and adapter of somebody else, and nothing of GPUs."""
+    """An existing Prometheus and adapter, without GPU components."""
     owner.release("monitoring", "kube-prometheus-stack", "observability", page("stack")[0])
     site = Site("later", CASE, owner)
     site.release()

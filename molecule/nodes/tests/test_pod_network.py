@@ -1,4 +1,4 @@
-"""What a run says of pods that do not reach each other."""
+"""Errors of a run about pods that do not reach each other."""
 
 from __future__ import annotations
 

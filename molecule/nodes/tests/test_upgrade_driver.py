@@ -108,6 +108,6 @@ def test_it_takes_one_node_after_the_other_and_goes_on_from_where_it_stopped(
     assert (installed(gpu1), installed(cp1)) == ({NEWER}, {NEWER})
     assert (loaded(gpu1), loaded(cp1)) == (NEWER, NEWER)
     assert cordoned(cp1, "gpu1") == (False, False)
-    assert cordoned(cp1, "cp1") == (True, False)  # somebody else's
+    assert cordoned(cp1, "cp1") == (True, False)  # of another owner
     assert {name: len(times) for name, times in two_gpu_nodes.items()} == {"cp1": 1, "gpu1": 1}
     assert upgrade(NEWER).changed == 0

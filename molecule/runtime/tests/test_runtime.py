@@ -88,7 +88,7 @@ def bare(server: Server) -> Iterator[Server]:
 
 @contextmanager
 def main_file(server: Server, text: str) -> Iterator[None]:
-    """The server with somebody's main file and without drop-ins, and what it had again."""
+    """The server with an existing main file and without drop-ins; restored afterwards."""
     server.sh(f"mkdir /root/ours; mv /etc/containerd/* /root/ours; mkdir {DROP_INS}")
     write(server, MAIN, text)
     try:
@@ -468,7 +468,7 @@ def test_containerd_stays_where_docker_needs_it(runtime: Server) -> None:
 def test_containerd_stays_where_it_was_before(bare: Server) -> None:
     """Somebody's, by the same package: the pin, which comes at the first run, does not make it ours."""
     assert role().succeeded
-    bare.sh("find /etc/apt -name '*kubegpu-docker*' -delete; apt-get update >/dev/null")  # as if others had brought it
+    bare.sh("find /etc/apt -name '*kubegpu-docker*' -delete; apt-get update >/dev/null")  # now without our pin
     assert role().succeeded
     would = role("--check", **GONE)
     gone = role(**GONE)

@@ -8,18 +8,18 @@ from typing import Any
 
 from ..errors import HopError
 
-with suppress(ImportError):  # the module has made sure of it before it makes a condition
+with suppress(ImportError):  # the module has checked it before it creates a condition
     import jmespath
     from jmespath.exceptions import ArityError, JMESPathError, UnknownFunctionError
 
 
 class Condition:
-    """A JMESPath expression on what a module returns."""
+    """A JMESPath expression on the result of a module."""
 
     def __init__(self, expression: str, *, option: str, example: Mapping[str, Any]) -> None:
-        """`option` is where the user wrote it. `example`, an answer of the usual kind, shows early what never works.
+        """`option` names the option for errors. `example`, a typical answer, reveals expressions that can never work.
 
-        Raises: HopError if it is no JMESPath or calls a function that there is not.
+        Raises: HopError if the expression is invalid, or calls an unknown function.
         """
         self.expression = expression
         self._option = option
@@ -31,7 +31,7 @@ class Condition:
             self._search(example)
 
     def holds(self, answer: Mapping[str, Any]) -> bool:
-        """True unless it gives false, null or something empty: JMESPath's own notion, in which 0 is true."""
+        """True unless the result is false, null or empty, which is JMESPath's own rule: 0 is true."""
         try:
             value = self._search(answer)
         except JMESPathError:
@@ -39,7 +39,7 @@ class Condition:
         return not (value is None or value is False or value in ("", [], {}))
 
     def outcome(self, answer: Mapping[str, Any]) -> str:
-        """What it makes of the answer, in words."""
+        """Describes the result for the answer."""
         try:
             return f"gives {json.dumps(self._search(answer))}"
         except JMESPathError as err:
@@ -54,6 +54,6 @@ class Condition:
     def _refusal(self, err: Exception) -> HopError:
         return HopError(
             self._option,
-            seen=f"{self.expression!r} is no JMESPath: {err}",
-            fix="see https://jmespath.org for the language",
+            seen=f"{self.expression!r} is not a JMESPath expression: {err}",
+            fix="https://jmespath.org describes the syntax",
         )

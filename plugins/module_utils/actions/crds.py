@@ -14,9 +14,9 @@ from .wait import Deadline, wait_until
 
 
 def apply_crds(kube: KubeClient, crds: Iterable[Manifest], inventory: str, deadline: Deadline) -> Outcome:
-    """Apply the CRDs of a chart, and wait until they are served. Third-party and other inventories' CRDs are kept.
+    """Apply the CRDs of a chart, and wait until they are served. CRDs of third parties and other inventories are kept.
 
-    Raises: HopError if one is not served in time.
+    Raises: HopError if a CRD is not served in time.
     """
     actions = {crd["metadata"]["name"]: _apply(kube, crd, inventory) for crd in crds}
     if not kube.dry_run:
@@ -28,7 +28,7 @@ def remove_crds(kube: KubeClient, group: str, inventory: str, deadline: Deadline
     """Delete the CRDs of an API group that this inventory installed, and wait until they are deleted.
 
     A CRD is kept while third-party objects of its kind exist, because they would be deleted with it.
-    Raises: HopError if one is not gone in time.
+    Raises: HopError if a CRD is not deleted in time.
     """
     found = kube.list(CRDS, label_selector=f"{MANAGED_BY}={MANAGER},{INVENTORY}={inventory}") or []
     of_group = {crd["metadata"]["name"]: crd for crd in found if crd["spec"]["group"] == group}
@@ -40,7 +40,9 @@ def remove_crds(kube: KubeClient, group: str, inventory: str, deadline: Deadline
     if names and not kube.dry_run:
         _wait_until_gone(lambda: [name for name in names if kube.get(CRDS, name) is not None], deadline)
     outcome = _outcome(actions)
-    outcome.warnings = [f"CRD {name} stays for {', '.join(titles)}" for name, titles in sorted(used.items()) if titles]
+    outcome.warnings = [
+        f"CRD {name} is kept for {', '.join(titles)}" for name, titles in sorted(used.items()) if titles
+    ]
     return outcome
 
 
@@ -55,7 +57,7 @@ def _titles(kube: KubeClient, crd: Manifest) -> list[str]:
     ]
 
 
-# node-feature-discovery's workers own what they write of their node.
+# The workers of node-feature-discovery own the objects of their node.
 _CONTROLLERS = ("DaemonSet", "Pod")
 
 
@@ -85,7 +87,7 @@ def _outcome(actions: Mapping[str, str]) -> Outcome:
 
 
 def _apply(kube: KubeClient, crd: Manifest, inventory: str) -> str:
-    """Returns created, changed, unchanged, or kept for one that was not made for this inventory."""
+    """Returns created, changed, unchanged, or kept if the CRD belongs to another owner."""
     metadata = crd["metadata"]
     live = kube.get(CRDS, metadata["name"])
     if live is not None and not is_of(live, inventory):

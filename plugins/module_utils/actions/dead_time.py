@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The dead time that scaling rules follow from, measured where the user has not chosen them."""
+"""Measures the dead time, from which scaling rules are computed unless the user sets them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..marks import is_managed
 from ..reading.pods import read_pods
 from ..reading.targets import TargetState
 
-# Above this a dead time is measured again in each run: the first pods of a workload also pull its image, and many that
-# start at once hold each other up. Existing pods started faster than this.
+# A longer dead time is measured again in each run: the first pods of a workload also pull its image, and many that
+# start at once slow each other down. Existing pods started faster than this.
 ORDINARY_DEAD_TIME_S = 30
 # Labels of pods: a Deployment's, a StatefulSet's, a Rollout's.
 _REVISIONS = ("pod-template-hash", "controller-revision-hash", HASH)
-# Above this it is warned of.
+# A longer dead time leads to a warning.
 UNUSUAL_DEAD_TIME_S = 300
 
 
@@ -35,13 +35,13 @@ def resolve_dead_times(
     targets: Mapping[Key, TargetState],
     evaluate_s: int,
 ) -> tuple[list[Autoscaler], list[str]]:
-    """The autoscalers with the dead time that was measured, for those that leave their scaling rules to us.
+    """Returns the autoscalers with measured dead times, if the user does not set their scaling rules.
 
-    It is measured as soon as the target has ready pods, and then kept on the HPA: rules that change with each run's
-    measurement would be unwanted changes. Only a value above ORDINARY_DEAD_TIME_S is measured again, and
-    replaced by a smaller one: problems during the start of a pod only lengthen the measured time.
-    evaluate_s: between two evaluations of the rules that this run writes.
-    Returns: beside them a warning for each autoscaler that a measured dead time makes slow.
+    The dead time is measured when the target has ready pods, and then stored on the HPA: rules that change with each
+    run would be unwanted changes. Only a value above ORDINARY_DEAD_TIME_S is measured again, and replaced if the
+    new one is smaller, because problems during the start of a pod only lengthen the measured time.
+    evaluate_s: seconds between two evaluations of the rules that this run writes.
+    Also returns a warning for each autoscaler that a measured dead time slows down.
     """
     kept = {autoscaler.key: dead_time for autoscaler in autoscalers if (dead_time := _kept(hpas.get(autoscaler.key)))}
     to_measure = [
@@ -83,7 +83,7 @@ def _measure(
     try:
         pods = read_pods(kube, autoscalers, targets)
     except ApiError:
-        return {}  # no right to see pods: what is assumed then is on the safe side
+        return {}  # no permission to list pods: the assumed value is on the safe side
     starts = {
         autoscaler.key: _pod_start_s(pods[autoscaler.key], targets[autoscaler.key].manifest or {})
         for autoscaler in autoscalers
@@ -91,7 +91,7 @@ def _measure(
     measured = {key: start for key, start in starts.items() if start is not None}
     if not measured:
         return {}
-    # Only here: most runs find every dead time on its HPA.
+    # Imported here, because most runs find every dead time on its HPA.
     from ..reading.intervals import Intervals
 
     intervals = Intervals(kube, prometheus, evaluate_s)
@@ -105,10 +105,10 @@ def _measure(
 
 
 def _pod_start_s(pods: Sequence[Manifest], target: Manifest) -> float | None:
-    """Seconds from scheduling to readiness of the pods of the newest revision; None if no pod tells.
+    """Seconds from scheduling to readiness of the newest revision's pods; None if it cannot be measured.
 
-    The minimum: readiness that load or a restart of the kubelet takes away for a while only lengthens what is seen.
-    What is longer than a rollout may take is not believed.
+    Returns the minimum, because temporary loss of readiness only lengthens the measured time. Times that are
+    longer than the allowed time of a rollout are ignored.
     """
     newest = max(pods, key=made_s, default=None)
     revision = _revision(newest) if newest else None
@@ -123,7 +123,7 @@ def _revision(pod: Manifest) -> str:
 
 
 def _longest_start_s(target: Manifest) -> float:
-    """What a Deployment gives a pod until it calls the rollout failed, and what startup probes give it besides."""
+    """The longest time that a Deployment allows for a rollout, plus that of the startup probes."""
     probes = [container.get("startupProbe") for container in scaled_pod_spec(target).get("containers") or ()]
     allowed = [
         probe.get("initialDelaySeconds", 0) + probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3)

@@ -17,7 +17,7 @@ from ..hops import Hop
 from ..reading.look import Look
 from .outcome import Outcome
 
-# The verdicts that fail the module, by its option fail_on.
+# Verdicts that fail the module, by the option fail_on.
 FAILS_ON = {
     "error": {"broken", "unknown"},
     "warning": {"broken", "unknown", "partial", "warning"},
@@ -38,11 +38,11 @@ def examine(
     place: Place = _NOWHERE,
     servers: Sequence[Server] = (),
 ) -> Outcome:
-    """Read the chain and judge it. Changes nothing.
+    """Read and check the chain, without changing anything.
 
-    grace: leave out conditions that are so young that they may pass by themselves.
-    servers: of the inventory, as they were examined.
-    Raises: ApiError, HopError if the cluster could not be reached, or without a login.
+    grace: ignore conditions that are so young that they may be temporary.
+    servers: examined servers of the inventory.
+    Raises: ApiError, HopError if the cluster cannot be reached, or if the client has no login.
     """
     started_s = time.monotonic()
     look = Look(kube, prometheus, scope=scope, facts=facts, history_s=history_s, place=place)
@@ -60,7 +60,7 @@ def examine_servers(
     fail_on: str,
     place: Place = _NOWHERE,
 ) -> Outcome:
-    """Judge servers alone, because no cluster could be read."""
+    """Check only servers, because no cluster could be read."""
     needs = {need for check in CHECKS for need in check.needs}
     state = State(
         time.time(),
@@ -93,7 +93,7 @@ def _judged(report: dict[str, Any], fail_on: str) -> Outcome:
 
 
 def _unchecked(report: Mapping[str, Any]) -> HopError:
-    """Of a verdict that rests on too little."""
+    """The error of a verdict with too many unknown hops."""
     hops = [hop for hop in report["hops"] if hop["id"] in report["unchecked_hops"]]
     seen = f"{enumeration([hop['title'] for hop in hops])} could not be checked: {hops[0]['summary']}"
     return HopError(Hop.ACCESS, seen, fix="see not_checked of the report; docs/doctor/rights.yml has all rights")

@@ -22,9 +22,9 @@ def with_exporter_labels(
 ) -> tuple[RuleOptions, list[str]]:
     """The options with the labels of the exporter's targets, and warnings.
 
-    What a live rule believes stays, until its targets are gone: a job that is new takes nothing over. Without a rule
-    the one job that reports GPUs is believed. A rule that another inventory made stays as it is.
-    jobs: that report GPUs. live: existing rules.
+    A live rule keeps its targets as long as they exist, so a new job changes nothing. Without a rule, the only job
+    that reports GPUs is selected. A rule of another inventory does not change.
+    jobs: jobs that report GPUs. live: existing rules.
     """
     if not are_wanted(rules, autoscalers):
         return rules, []
@@ -46,12 +46,12 @@ def with_exporter_labels(
 
 
 def are_wanted(rules: RuleOptions, autoscalers: Iterable[Autoscaler]) -> bool:
-    """Whether they have to be found: the user does not say them, and there is a metric of GPUs."""
+    """Whether the labels must be detected: the user does not set them, and a metric of GPUs is used."""
     return rules.exporter_labels is None and any(metric.is_of_gpus for metric in metrics_of(autoscalers))
 
 
 def labels_of(rule: Manifest) -> Mapping[str, str]:
-    """What a rule notes; nothing if others have changed that."""
+    """The labels recorded on a rule; empty if the annotation was edited."""
     noted = (rule["metadata"].get("annotations") or {}).get(EXPORTER_ANNOTATION, "{}")
     with suppress(ValueError):
         labels = json.loads(noted)

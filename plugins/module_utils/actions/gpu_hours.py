@@ -27,7 +27,7 @@ SAMPLES_PER_HOUR = 60
 _WEEK = timedelta(weeks=1)
 # Precision of the start of the data.
 _STEP = timedelta(minutes=10)
-# By the names that the queries give to their answers.
+# By the names of the queries' results.
 _OF_WORKLOADS = {
     "gpu_hours": "namespace_workload:gpus_held:sum",
     "busy_hours": "namespace_workload:gpus_busy:sum",
@@ -44,7 +44,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class Week:
-    """From a Monday, 0:00 UTC, for seven days; the running one ends now."""
+    """Seven days from a Monday, 0:00 UTC; the current week ends now."""
 
     start: datetime
     end: datetime
@@ -55,9 +55,9 @@ class Week:
 
 
 def weeks_until(now: datetime, number: int) -> list[Week]:
-    """The running week, and those before it, oldest first."""
+    """The current week and those before it, oldest first."""
     monday = (now - timedelta(days=now.weekday())).replace(hour=0, minute=0, second=0, microsecond=0)
-    # A range of no second is none, so Monday's first one counts for the week before.
+    # A range needs at least a second, so the first second of Monday belongs to the week before.
     monday -= _WEEK * (now - monday < timedelta(seconds=1))
     starts = [monday - _WEEK * back for back in reversed(range(number))]
     return [Week(start, min(start + _WEEK, now)) for start in starts]
@@ -66,11 +66,11 @@ def weeks_until(now: datetime, number: int) -> list[Week]:
 def read_hours(
     prometheus: PrometheusClient, replicas: Sequence[PrometheusClient] = (), *, weeks: int, namespaces: Sequence[str]
 ) -> Outcome:
-    """Changes nothing.
+    """Reads the GPU hours, and changes nothing.
 
-    replicas: the pods behind the Service of Prometheus, if there are several that may be asked. Each has recorded for
-              itself: a week is read from the one that has most of it.
-    Raises: HopError if an option cannot be, or nothing is recorded; ApiError if Prometheus does not answer.
+    replicas: pods behind the Service of Prometheus, if there are several and they may be queried. Each of them
+              records for itself, so each week is read from the pod with the most data.
+    Raises: HopError if an option is invalid or nothing is recorded; ApiError if Prometheus does not answer.
     """
     _refuse(weeks, namespaces)
     now = datetime.fromtimestamp(_clock(prometheus), UTC)
@@ -82,7 +82,7 @@ def read_hours(
             raise _nothing_recorded(prometheus, wanted[0].start)
         found = [_fullest(week, prometheus, replicas, _query(week, namespaces)) for week in wanted]
     except QueryError as err:
-        fix = "see that Prometheus is 2.33 or later, and its limits on queries"
+        fix = "check that Prometheus is 2.33 or later, and its limits on queries"
         raise HopError(HOURS, f"Prometheus {prometheus.name} rejects the query: {err}", fix) from err
     result = {"recorded_since": written(since), "weeks": found, "workloads": totals(found)}
     return Outcome(result=result, warnings=list(_late(since, wanted)))
@@ -91,7 +91,7 @@ def read_hours(
 def _of_each(
     prometheus: PrometheusClient, replicas: Iterable[PrometheusClient], ask: Callable[[PrometheusClient], Answer]
 ) -> list[Answer]:
-    """A replica that does not answer is passed over."""
+    """A replica that does not answer is skipped."""
     found = [ask(prometheus)]
     for replica in replicas:
         with suppress(ApiError):
@@ -107,13 +107,13 @@ def _fullest(
 
 
 def _clock(prometheus: PrometheusClient) -> float:
-    """Its time; errors contain its name."""
+    """Time of the Prometheus; errors contain its name."""
     try:
         return prometheus.query("time()")[0].values[0]
     except ApiError as err:
         if err.status in (401, 403):
             raise
-        fix = "see that it runs, and that the option prometheus names its service or its url"
+        fix = "check that it runs, and that the option prometheus has its service or its url"
         raise HopError(HOURS, f"Prometheus {prometheus.name} does not answer", fix, cause=str(err)) from err
 
 
@@ -122,7 +122,7 @@ def _refuse(weeks: int, namespaces: Sequence[str]) -> None:
         raise HopError(HOURS, f"weeks is {weeks}", f"set it to 1 to {MOST_WEEKS}")
     for namespace in namespaces:
         if not _NAMESPACE.fullmatch(namespace):
-            raise HopError(HOURS, f"namespaces has {namespace!r}", "give names of namespaces, ml for instance")
+            raise HopError(HOURS, f"namespaces has {namespace!r}", "list names of namespaces, for example ml")
 
 
 def written(time: datetime) -> str:
@@ -130,36 +130,38 @@ def written(time: datetime) -> str:
 
 
 def _recorded_since(prometheus: PrometheusClient, weeks: Sequence[Week]) -> datetime | None:
-    """Of the weeks; None if there are no data in them."""
+    """Start of the data in the weeks; None without data."""
     length, step = int((weeks[-1].end - weeks[0].start).total_seconds()), int(_STEP.total_seconds())
     query = f"min(min_over_time(timestamp({_OFFERED})[{length}s:{step}s]))"
-    # What is younger than a step is found by no step.
+    # Samples younger than a step are not found.
     found = prometheus.query(query) or prometheus.query(f"min(timestamp({_OFFERED}))")
     return datetime.fromtimestamp(found[0].values[0], UTC) if found else None
 
 
 def _nothing_recorded(prometheus: PrometheusClient, start: datetime) -> HopError:
-    """Why there is nothing: no rule, a rule that fails, or no GPU that it could see."""
+    """Why there are no data: no rule, a failing rule, or no GPU that the rule could see."""
     series = _OF_WORKLOADS["gpu_hours"]
     seen = f"Prometheus {prometheus.name} has no GPU hours since {start:%Y-%m-%d}"
     try:
         rules = [rule for rule in prometheus.recording_rules() if rule["name"] in (series, _OFFERED)]
-    except (ApiError, QueryError):  # something in front of several Prometheus may not know its rules
+    except (ApiError, QueryError):  # a proxy in front of several Prometheus may not know its rules
         return HopError(
-            Hop.RULE, seen, "see that Prometheus evaluates the rules of role gpu_alerts (docs/monitoring.md, GPU hours)"
+            Hop.RULE,
+            seen,
+            "check that Prometheus evaluates the rules of role gpu_alerts (docs/monitoring.md, GPU hours)",
         )
     if not rules:
-        fix = "run playbooks/monitoring.yml with gpu_alerts_state=present, then ask again in some minutes"
+        fix = "run playbooks/monitoring.yml with gpu_alerts_state=present, then run again after some minutes"
         return HopError(Hop.RULE, seen, fix, cause=f"it has no rule that records {series}")
     if broken := next((rule for rule in rules if rule.get("lastError")), None):
-        fix = "see what Prometheus logs of the rule group kubegpu-records-hours"
+        fix = "check the log of Prometheus for the rule group kubegpu-records-hours"
         return HopError(Hop.RULE, seen, fix, cause=f"its rule {broken['name']} fails: {broken['lastError']}")
-    fix = "see that kube-state-metrics is scraped and nodes offer GPUs, then ask again in some minutes"
+    fix = "check that kube-state-metrics is scraped and nodes offer GPUs, then run again after some minutes"
     return HopError(Hop.RULE, seen, fix, cause="its rules are loaded, and have found no node that offers GPUs")
 
 
 def _query(week: Week, namespaces: Sequence[str]) -> str:
-    """One for all, of which each answer has its name in the label `of`. What several replicas say counts once."""
+    """One query for all; each result has its name in the label `of`. Values of several replicas count once."""
     which = f"{{{one_of('namespace', namespaces)}}}" if namespaces else ""
     parts = {
         name: f"max by (namespace, workload) (sum_over_time({series}{which}{week.promql}))"
@@ -189,13 +191,13 @@ def _of_week(week: Week, found: Iterable[Series]) -> dict[str, Any]:
 
 
 def _rows(workloads: Mapping[tuple[str, str], Mapping[str, float]]) -> list[dict[str, Any]]:
-    """Those with the most GPU hours first."""
+    """Sorted by GPU hours, descending."""
     order = sorted(workloads, key=lambda key: (-workloads[key]["gpu_hours"], key))
     return [{"namespace": key[0], "workload": key[1], **_row(workloads[key])} for key in order]
 
 
 def _row(hours: Mapping[str, float]) -> dict[str, Any]:
-    """unknown_hours: held, while no exporter reported the load. idle_share: of the others; None without any."""
+    """unknown_hours: held GPUs of unknown load. idle_share: share of the other hours; None without any."""
     known = hours["busy_hours"] + hours["idle_hours"]
     return {
         **{name: _rounded(hours[name]) for name in _OF_WORKLOADS},
@@ -205,7 +207,7 @@ def _row(hours: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _rounded(hours: float) -> float:
-    """To half a minute."""
+    """Rounded to half a minute."""
     return round(hours, 2)
 
 
@@ -218,7 +220,7 @@ def _sum(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def totals(weeks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each workload over all weeks."""
+    """Sum of each workload over all weeks."""
     by_key: dict[tuple[str, str], list[Mapping[str, float]]] = {}
     for week in weeks:
         for row in week["workloads"]:
@@ -230,7 +232,7 @@ def _late(since: datetime, weeks: Sequence[Week]) -> Iterator[str]:
     start = weeks[0].start
     if since - start > 2 * _STEP:
         yield (
-            f"GPU hours: Prometheus has them from {since:%Y-%m-%d %H:%M} UTC on, and {start:%Y-%m-%d} was asked for. "
-            f"What is before that is empty. Next: prometheus_stack_retention of {7 * len(weeks)}d and room for it keep "
-            f"{len(weeks)} weeks from now on."
+            f"GPU hours: the data of Prometheus begin at {since:%Y-%m-%d %H:%M} UTC, after {start:%Y-%m-%d}. "
+            f"Hours before that are empty. Next: to keep {len(weeks)} weeks, set prometheus_stack_retention "
+            f"to {7 * len(weeks)}d and provide the space."
         )

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What Prometheus has recorded of workloads over a day, added up there: what comes back does not grow with the pods."""
+"""Reads the recorded load of workloads over a day. Prometheus adds it up, so the results do not grow with the pods."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..autoscaling.spec import OBJECT, PODS, WORKLOAD_LABELS, Autoscaler
 from ..chain.objects import Key
 from ..cluster.prometheus import PrometheusClient, Series
 
-# Asked for at once: so many answers of a day fit into memory.
+# Concurrent queries: so many results of a day fit into memory.
 _AT_ONCE = 25
 _DESIRED = "kube_horizontalpodautoscaler_status_desired_replicas"
 
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of time, steps_s apart; Prometheus evaluates at whole multiples of the step."""
+    """A time range in steps of step_s; Prometheus evaluates at multiples of the step."""
 
     end_s: float
     length_s: int
@@ -40,7 +40,7 @@ class Window:
         return f"[{self.length_s}s:{self.step_s}s]"
 
     def array(self, series: Series) -> array[float]:
-        """A value for each step, or nan."""
+        """One value per step, or nan."""
         found = array("d", [nan]) * self.steps
         for time, value in zip(series.times, series.values, strict=True):
             place = round((time - self.start_s) / self.step_s)
@@ -51,11 +51,11 @@ class Window:
 
 @dataclass
 class Recorded:
-    """Of one autoscaler, a value a step.
+    """History of one autoscaler, one value per step.
 
     loads:    by series of a metric: the sum over its pods, their average for an Object's Value, or the total.
-    speaking: by series of a metric of type Pods: how many pods have a value.
-    desired:  replicas that the HPA has set; None without kube-state-metrics.
+    speaking: by series of a Pods metric: number of pods with a value.
+    desired:  replicas set by the HPA; None without kube-state-metrics.
     """
 
     loads: dict[str, array[float]] = field(default_factory=dict)
@@ -102,17 +102,17 @@ def _read(
 
 
 def recorded_samples(length_s: int) -> str:
-    """PromQL: how many samples of an HPA there are in so many seconds, of the HPA that has most."""
+    """PromQL: the largest number of samples of an HPA in so many seconds."""
     return f"max(count_over_time({_DESIRED}[{length_s}s]))"
 
 
 def demand_series(autoscaler: Autoscaler) -> str:
-    """Where the load that is asked for is recorded, in the unit of the first metric; if it is known."""
+    """The series of the requested load in the unit of the first metric, if it is recorded."""
     return f"namespace_workload:{autoscaler.demand_name}:sum"
 
 
 def _of_pods(series: str, kind: str, members: Sequence[Autoscaler]) -> str:
-    """PromQL: the pods' series with their workload, which their names begin with."""
+    """PromQL: the pods' series with a label for the workload, which is the beginning of the pods' names."""
     workloads = "|".join(sorted({literal(member.target.name) for member in members}))
     pattern = f"({workloads})-{ends(kind)}"
     matched = _finite(series, f"{_in('namespace', members, _namespace)},pod=~{quoted(pattern)}")
@@ -120,13 +120,13 @@ def _of_pods(series: str, kind: str, members: Sequence[Autoscaler]) -> str:
 
 
 def _finite(series: str, matchers: str) -> str:
-    """PromQL: what the adapter serves (roles/prometheus_adapter). One pod's NaN would be the sum of all."""
+    """PromQL: the values that the adapter serves (roles/prometheus_adapter), without NaN, which would spoil the sum."""
     return f"{series}{{{matchers}}} > -Inf < Inf"
 
 
 def _asked(prometheus: PrometheusClient, query: str, label: str, window: Window) -> Iterable[tuple[Key, array[float]]]:
     for series in prometheus.query(f"({query}){window.promql}"):
-        # Under honorLabels: false what kube-state-metrics says of others comes as exported_namespace.
+        # With honorLabels: false, the namespace of kube-state-metrics' series is exported_namespace.
         namespace = series.labels.get("exported_namespace") or series.labels.get("namespace", "")
         yield (namespace, series.labels.get(label, "")), window.array(series)
 

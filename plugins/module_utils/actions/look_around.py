@@ -14,11 +14,11 @@ from .wait import Deadline, wait_until
 
 
 def look_around(connect: Callable[[], KubeClient], server: str, inventory: str, deadline: Deadline) -> Outcome:
-    """Which components a cluster has, as soon as it answers.
+    """Detects the components of a cluster, as soon as it answers.
 
-    connect: a client of the cluster. server: its address, for people. inventory: whose objects are owned.
-    Raises: HopError if it does not answer in time, or treats the client as anonymous. ApiError if a part cannot be read
-    for another reason than rights.
+    connect: returns a client. server: address for messages. inventory: owner of the managed objects.
+    Raises: HopError if the cluster does not answer in time, or treats the client as anonymous. ApiError if a part
+    cannot be read for a reason other than permissions.
     """
 
     def ask() -> KubeClient | ApiError:

@@ -14,7 +14,7 @@ QUERY = "query"
 ALL = "*"
 _SERIES = {
     "pods": "namespace_pod:{}:avg",
-    # Both rules make metrics of namespaces. Of two series the adapter keeps that of the last rule.
+    # Both rules serve metrics of namespaces. Of two series the adapter uses that of the last rule.
     "namespaces": "namespace_workload:{0}:avg or namespace_pod:{0}:avg",
     # A total, of a demand for instance, is recorded as a sum.
     "deployments.apps": "namespace_workload:{0}:avg or namespace_workload:{0}:sum",
@@ -24,7 +24,7 @@ _SERIES = {
 
 @dataclass(frozen=True)
 class MetricQuery:
-    """What is asked, of which API group.
+    """A query to a metrics API.
 
     resource: plural with its group, ``deployments.apps``. name: of one object, or ALL.
     label_selector, metric_label_selector: as the API takes them, terms joined by commas.
@@ -42,7 +42,7 @@ class MetricQuery:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> MetricQuery:
-        """The query that a user's options describe.
+        """Parses a user's options.
 
         Raises: HopError at hop "query" if they contradict each other.
         """
@@ -67,18 +67,18 @@ class MetricQuery:
 
     @property
     def discovery_name(self) -> str:
-        """The metric's name in discovery."""
+        """Name of the metric in discovery."""
         return self.metric if self.is_external else f"{self.resource}/{self.metric}"
 
     @property
     def series(self) -> str:
-        """The series behind the metric by the rules of the prometheus_adapter role; empty if they make none of it."""
+        """The series behind the metric, by the rules of the role prometheus_adapter; empty if none."""
         if self.is_external:
             return f"external:{self.metric}:sum"
         return _SERIES.get(self.resource, "").format(self.metric)
 
     def __str__(self) -> str:
-        """The queried objects, as text."""
+        """Description of the queried objects."""
         objects = "any series" if self.is_external else f"{self.resource} {self.name}"
         place = f"in namespace {self.namespace}" if self.namespace else "in the cluster"
         terms = ",".join(filter(None, (self.label_selector, self.metric_label_selector)))
@@ -87,7 +87,7 @@ class MetricQuery:
     def values(self, api: MetricsApi, label_selector: str) -> list[MetricValue]:
         """One request. Raises ApiError."""
         if self.is_external:
-            # Where there are no objects, every selector is one of the metric's labels.
+            # Without objects, every selector applies to the metric's labels.
             terms = ",".join(filter(None, (label_selector, self.metric_label_selector)))
             return api.external(self.metric, namespace=self.namespace or "", label_selector=terms)
         return api.custom(
@@ -108,7 +108,7 @@ class MetricQuery:
         return self.target is not None or self.name != ALL or self.resource != "pods"
 
     def _mixes_namespaces(self) -> bool:
-        """A namespace is named once: by name, or as HPAs do by the namespace that they are in."""
+        """A namespace is given once: by name, or by the namespace option as HPAs do."""
         given = {self.namespace, self.name} - {None, ALL}
         return self.resource == "namespaces" and len(given) != 1
 
@@ -129,11 +129,11 @@ _REFUSALS: tuple[Refusal, ...] = (
     (
         lambda query: query.target is not None and query.resource != "pods",
         "target stands for its pods, so resource must be pods",
-        "leave resource out; or leave target out and ask for the object itself by resource and name",
+        "leave resource out; or leave target out and select the object by resource and name",
     ),
     (
         lambda query: query.resource == "pods" and not query.namespace,
-        "pods are in a namespace, and none is given",
+        "pods need a namespace, and none is given",
         "set namespace",
     ),
     (

@@ -15,13 +15,13 @@ from ..marks import is_of, marked
 from .outcome import Outcome
 from .wait import Deadline, wait_until
 
-# What the control plane makes by itself in every namespace, or for what is in it.
+# Objects that the control plane itself creates in every namespace, or for objects in it.
 BY_ITSELF = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
 KINDS_BY_ITSELF = {"Endpoints", "EndpointSlice", "Event", "Lease"}
 
 
 def make_namespace(kube: KubeClient, name: str, inventory: str) -> Outcome:
-    """An existing namespace is not changed."""
+    """Create a namespace. An existing one is not changed."""
     if kube.get(NAMESPACES, name) is not None:
         return _outcome(name, "unchanged")
     kube.apply(NAMESPACES, marked({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, inventory))
@@ -29,9 +29,9 @@ def make_namespace(kube: KubeClient, name: str, inventory: str) -> Outcome:
 
 
 def remove_namespace(kube: KubeClient, name: str, inventory: str, deadline: Deadline) -> Outcome:
-    """Remove a namespace that was made for this inventory, once nothing is in it, and wait until it is gone.
+    """Remove a namespace of this inventory if it is empty, and wait until it is deleted.
 
-    Raises: HopError if it is not gone in time, ApiError.
+    Raises: HopError if it is not deleted in time, ApiError.
     """
     live = kube.get(NAMESPACES, name)
     if live is None:
@@ -70,14 +70,14 @@ def _titles_in(kube: KubeClient, namespace: str) -> list[str]:
 
 
 def _is_somebodys(resource: Resource, seen: Manifest) -> bool:
-    """Not what has an owner, or is being deleted: that goes by itself."""
+    """Objects with an owner, and those being deleted, do not count, because they are deleted automatically."""
     metadata = seen["metadata"]
     goes = metadata.get("ownerReferences") or metadata.get("deletionTimestamp")
     return not goes and (resource.kind, metadata["name"]) not in BY_ITSELF
 
 
 def _kinds_in_namespaces(kube: KubeClient) -> list[Resource]:
-    """Each kind once, at the version that its group prefers. Metrics are no objects."""
+    """Each kind once, in the preferred version of its group. Metrics are not objects."""
     groups = kube.get_raw("/apis", retry=True)["groups"]
     versions = ["v1", *(group["preferredVersion"]["groupVersion"] for group in groups)]
     versions = [version for version in versions if "metrics.k8s.io" not in version]

@@ -16,7 +16,7 @@ from ..hops import Hop
 from ..marks import INVENTORY, MANAGED_BY, MANAGER, PART_OF, hand_over, is_managed, is_of, maker, marked
 from .outcome import Outcome
 
-# Of an object: kind, namespace and name.
+# Kind, namespace and name of an object.
 Identity = tuple[str, str, str]
 
 
@@ -29,16 +29,16 @@ def make_objects(
     *,
     namespaces: Sequence[str] | None = None,
 ) -> Outcome:
-    """Apply what differs, and delete what this inventory made of `part_of` and what is not wanted.
+    """Apply objects that differ, and delete this inventory's other objects of `part_of`.
 
-    kinds: `api_version` and `kind` of all that the part has or had; one that is not served has no objects.
-    namespaces: where the part is, beside those of `wanted`; None for the whole cluster.
-    Raises: HopError before anything is changed, if an object of that name is another's, or a kind is missing.
+    kinds: `api_version` and `kind` of all objects of the part, now or earlier. Kinds that are not served have none.
+    namespaces: namespaces of the part, in addition to those of `wanted`; None for the whole cluster.
+    Raises: HopError before making changes, if an object has another owner or a kind is missing.
     """
     outcome = Outcome()
     served = _served(kube, kinds)
     selector = f"{MANAGED_BY}={MANAGER},{PART_OF}={part_of},{INVENTORY}={inventory}"
-    # A part of that name elsewhere can have another owner, and not every user can list the whole cluster.
+    # A part of that name in other namespaces can have another owner, and not every user can list the whole cluster.
     places = None if namespaces is None else sorted({*namespaces, *(_identity(manifest)[1] for manifest in wanted)})
     asked = [(resource, place) for resource in served.values() for place in (places if places is not None else [None])]
     lists = all_in_parallel(lambda query: kube.list(query[0], namespace=query[1], label_selector=selector), asked)
@@ -56,7 +56,7 @@ def make_objects(
             fix="install the CRD of that kind first, for a PrometheusRule the Prometheus operator; or skip the objects "
             "with the role's state absent",
         )
-    outcome.warnings += [f"no {kind} is served yet: it cannot be judged" for kind in missing]
+    outcome.warnings += [f"no {kind} is served yet, so it cannot be checked" for kind in missing]
     for identity in desired.keys() - ours.keys():
         _refuse_foreign(kube, served.get(identity[0]), identity, inventory)
 
@@ -70,7 +70,7 @@ def make_objects(
         try:
             return kube.apply(served[kind], desired[identity], ours.get(identity), force=identity in ours)
         except ApiError as err:
-            if kube.dry_run and err.is_not_found:  # its namespace is still to come
+            if kube.dry_run and err.is_not_found:  # its namespace does not exist yet
                 return desired[identity]
             raise
 
@@ -93,7 +93,7 @@ def make_objects(
 
 
 def _served(kube: KubeClient, kinds: Sequence[Mapping[str, str]]) -> dict[str, Resource]:
-    """The kinds that the cluster has, by name."""
+    """Served kinds by name."""
     discovered = {version: kube.discover(version) for version in dict.fromkeys(kind["api_version"] for kind in kinds)}
     return {
         kind["kind"]: discovered[kind["api_version"]][kind["kind"]]
@@ -103,7 +103,7 @@ def _served(kube: KubeClient, kinds: Sequence[Mapping[str, str]]) -> dict[str, R
 
 
 def _named(manifest: Manifest, resource: Resource) -> Manifest:
-    """In a list the server leaves these out."""
+    """The API server omits these in lists."""
     return {**manifest, "apiVersion": resource.api_version, "kind": resource.kind}
 
 

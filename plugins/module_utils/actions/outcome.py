@@ -12,9 +12,9 @@ from ..secrets import redacted
 
 @dataclass
 class Outcome:
-    """What a run has done, in the shape in which every module returns it.
+    """The outcome of a run, in the format that all modules return.
 
-    errors: what went wrong beside what succeeded; with any of them the module fails, its result complete.
+    errors: failures. With any error the module fails, but its result is complete.
     """
 
     changed: bool = False
@@ -39,7 +39,7 @@ class Outcome:
         return "deleted" if after is None else "changed"
 
     def shown_diff(self) -> list[dict[str, Any]]:
-        """The diff without secrets. It is asked for once: hiding takes a millisecond for each object."""
+        """The diff without secrets. Computed once, because hiding takes a millisecond per object."""
         return [
             {**entry, **{side: _without_secrets(entry["before_header"], entry[side]) for side in ("before", "after")}}
             for entry in self.diff
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def _without_secrets(title: str, manifest: Manifest | str) -> Manifest | str:
-    """What is secret of an object depends on its kind, with which its title begins."""
+    """Which values are secret depends on the kind, which is the beginning of the title."""
     if isinstance(manifest, str):
         return manifest
     shown: Manifest = redacted({**manifest, "kind": title.partition(" ")[0]})
@@ -61,7 +61,7 @@ def _title(manifest: Manifest) -> str:
 
 
 def _readable(manifest: Manifest | None) -> Manifest | None:
-    """Without what the server keeps for itself."""
+    """Without fields that the API server manages."""
     if manifest is None:
         return None
     metadata = manifest["metadata"]

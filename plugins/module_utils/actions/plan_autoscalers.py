@@ -31,25 +31,25 @@ from .outcome import Outcome
 
 # The hop of errors about invalid options.
 PLAN = "plan"
-# Processes that replay side by side; fewer autoscalers than this are not worth a second one.
+# Number of processes; for fewer autoscalers than this a second process is not worthwhile.
 PROCESSES, WORTH_PROCESSES = 2, 20
-# Why there is nothing to replay.
+# Reasons why nothing can be replayed.
 _UNRECORDED = "Prometheus has recorded none of its metrics in that time"
-_UNTOLD = "its load is found by the names of its pods, which truncate such a long name"
-# What explains decisions is read finer than what is replayed.
+_UNTOLD = "its load is found by the names of its pods, in which such a long name is truncated"
+# Explanations need a finer step than the replay.
 _RECENT_STEP_S = 5
 
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """What is replayed, in seconds.
+    """Options of the replay; times are in seconds.
 
     history_s:         of the load.
-    step_s:            a period of the controller; None for the flag of the controller manager.
-    recent_s:          whose decisions are explained.
-    pod_start_s:       None for what the HPA was computed with.
-    overload:          None for what is usual for the metric.
-    load:              in place of what is recorded, a value a step; None for what is recorded.
+    step_s:            sync period; None reads the flag of the controller manager.
+    recent_s:          time range whose decisions are explained.
+    pod_start_s:       None for the value that the HPA was computed with.
+    overload:          None for the default of the metric.
+    load:              replaces the recorded load, one value per step; None for the recorded load.
     """
 
     history_s: int
@@ -63,7 +63,7 @@ class PlanOptions:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> PlanOptions:
-        """What a user's options say. Raises: HopError at hop "plan" if they cannot be."""
+        """Parses a user's options. Raises: HopError at hop "plan" if they are invalid."""
         for is_wrong, seen, fix in _REFUSALS:
             for wrong in filter(is_wrong, [params, *params["settings"]]):
                 raise HopError(PLAN, seen.format(**wrong), fix)
@@ -91,14 +91,14 @@ def _is_without_policies(direction: str) -> _IsWrong:
 
 
 _REFUSALS: tuple[tuple[_IsWrong, str, str], ...] = (
-    (_is_below(1, "history"), "history is {history}", "set it to some hours at least, 86400 for a day"),
+    (_is_below(1, "history"), "history is {history}", "set it to some hours at least, for example 86400 for a day"),
     (_is_below(1, "step"), "step is {step}", "set it to 1 s or more"),
     (
         lambda params: params.get("step") is not None and params["history"] < params["step"],
         "history is {history} s, less than a step of {step} s",
-        "set it to some hours at least, 86400 for a day",
+        "set it to some hours at least, for example 86400 for a day",
     ),
-    (_is_below(0, "recent"), "recent is {recent}", "set it to seconds, or to 0"),
+    (_is_below(0, "recent"), "recent is {recent}", "set it to a number of seconds, or to 0"),
     (_is_below(0, "pod_start"), "pod_start is {pod_start}", "set it to 0 or more"),
     (_is_below(SMALLEST_TARGET, "overload"), "overload is {overload}", "set it to more than 0, or leave it out"),
     (_is_below(SMALLEST_TARGET, "target_value"), "target_value is {target_value}", f"use {SMALLEST_TARGET} or more"),
@@ -134,7 +134,7 @@ def make_plans(
     keys: Collection[Key],
     options: PlanOptions,
 ) -> Outcome:
-    """Plan autoscalers: all managed ones in a namespace or in the cluster, or those in `keys`. Changes nothing.
+    """Plan autoscalers: all managed ones in a namespace or the cluster, or those in `keys`. Changes nothing.
 
     Raises: HopError if one that is named does not exist; ApiError, QueryError if Prometheus does not answer.
     """
@@ -163,7 +163,7 @@ def make_plans(
 def plan_all(
     subjects: Sequence[Subject], changes: Sequence[Mapping[str, Any]], bound_minutes: float
 ) -> list[dict[str, Any]]:
-    """One for each, in their order. Many are shared among processes: a replay is nothing but computing."""
+    """One plan per autoscaler, in their order. Many are distributed to processes, because a replay only computes."""
     make = partial(plan, changes=changes, bound_minutes=bound_minutes)
     if len(subjects) < WORTH_PROCESSES or "fork" not in get_all_start_methods():
         return [make(subject) for subject in subjects]
@@ -222,7 +222,7 @@ def _subject(
 
 
 def _gpus_per_replica(workload: Manifest) -> int:
-    """Of a LeaderWorkerSet a replica is a group: a leader, and workers that may be other pods."""
+    """A replica of a LeaderWorkerSet is a group: a leader, and workers that may have another template."""
     gpus = sum(gpus_per_pod(pod_spec(workload)).values())
     group = (workload.get("spec") or {}).get("leaderWorkerTemplate") or {}
     leader = sum(gpus_per_pod((group.get("leaderTemplate") or {}).get("spec") or {}).values())
@@ -242,7 +242,7 @@ def _is_demand(metric_target: MetricTarget, autoscaler: Autoscaler) -> bool:
 
 
 def _has_the_load(metric_target: MetricTarget, autoscaler: Autoscaler) -> bool:
-    """Whether a load of the user's own is its value: of the first metric, and of the demand behind it."""
+    """Whether the user's load replaces this metric: the first metric, and its demand."""
     return metric_target == autoscaler.metric_targets[0] or _is_demand(metric_target, autoscaler)
 
 
@@ -255,7 +255,7 @@ def _form(metric_target: MetricTarget) -> Form:
 def _trace(
     autoscaler: Autoscaler, recorded: Recorded, known: Sequence[MetricTarget], window: Window
 ) -> tuple[Trace, bool]:
-    """The load, and whether it is what was asked for and not only what the pods did."""
+    """The load, and whether it is the demand rather than the pods' activity."""
     replicas = _replicas(recorded, known)
     loads = {metric.series: _total(metric, recorded, replicas) for metric in known if metric.series in recorded.loads}
     demand, first = recorded.loads.get(demand_series(autoscaler)), known[0].series
@@ -280,7 +280,7 @@ def _decisions(
 
 
 def _replicas(recorded: Recorded, known: Sequence[MetricTarget]) -> array[float]:
-    """As the HPA has set them; without kube-state-metrics as many as had a value."""
+    """Replicas set by the HPA; without kube-state-metrics, the number of pods with a value."""
     if recorded.desired is not None:
         return recorded.desired
     return next(
@@ -289,7 +289,7 @@ def _replicas(recorded: Recorded, known: Sequence[MetricTarget]) -> array[float]
 
 
 def _total(metric: MetricTarget, recorded: Recorded, replicas: Sequence[float]) -> array[float]:
-    """Over all pods: of an average times the replicas that there were."""
+    """Total over all pods: for an average, times the replicas at that time."""
     load = recorded.loads[metric.series]
     if _form(metric) != "average":
         return load

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The checks that can be asked before a change, on the state that the change would lead to."""
+"""Checks before a change, on the state that the change would lead to."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _CHECKS: tuple[Check[State], ...] = tuple(
 
 
 def preflight(state: State, *, dry_run: bool) -> list[str]:
-    """The warnings. Raises: HopError with all failed checks, if there are any.
+    """Returns the warnings. Raises: HopError with all failed checks.
 
-    state: that the change would lead to.
+    state: the state that the change would lead to.
     """
     results = [result for result in results_of(_CHECKS, state) if result.type.before]
     refusing = {"refuse"} if dry_run else {"refuse", "await"}
@@ -45,7 +45,7 @@ def preflight(state: State, *, dry_run: bool) -> list[str]:
 
 
 def _together(results: Sequence[CheckResult]) -> list[Finding]:
-    """Results that say the same of several objects become one finding; from left to right."""
+    """Equal results for several objects become one finding; from left to right."""
     findings: dict[tuple[str, str], Finding] = {}
     for result in results:
         findings.setdefault((result.type.id, result.seen), Finding([])).results.append(result)

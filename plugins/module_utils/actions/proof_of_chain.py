@@ -29,13 +29,13 @@ from .reconcile import reconcile
 from .verify import first_errors
 from .wait import Deadline, wait_until
 
-# NVIDIA's utilisation is the average of about the last second: a step shows in full only then.
+# NVIDIA's utilization is an average over about one second, so a step is complete only after that time.
 DRIVER_S = 1.0
-# A request of the load, and how many are under way: one runs, one waits for the GPU.
+# Seconds of a request, and number of concurrent requests: one runs, one waits for the GPU.
 REQUEST_MS, REQUESTS = 500, 2
-# How long to wait for a decision beyond twice its budget: late is not the same as never.
+# Time to wait for a decision beyond twice its budget, to distinguish a late decision from none.
 PATIENCE_S = 30.0
-# How long to wait until the HPA wants one replica for an idle GPU: some of its periods, of up to 15 s.
+# Time to wait until the HPA wants one replica for an idle GPU: several sync periods, which can be 15 s.
 REST_S = 60.0
 LOOK_S = 0.25
 
@@ -50,7 +50,7 @@ TITLES = {
 
 
 class ChainProof:
-    """One proof of the chain. What `describe` gives grows while it runs."""
+    """One proof of the chain. The result of `describe` grows while it runs."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ChainProof:
         return {"hops": self._hops, "decision": self._decision}
 
     def prove(self, nodes: Sequence[GpuNode], gpus: int) -> None:
-        """Raises: HopError for the first hop that does not work, ApiError."""
+        """Prove the chain. Raises: HopError for the first hop that does not work, ApiError."""
         self._kube.apply(DEPLOYMENTS, manifests.workload(self._options, nodes))
         with self._timed(POD):
             self._ready_pod()
@@ -92,7 +92,7 @@ class ChainProof:
     # The workload.
 
     def _ready_pod(self) -> str:
-        """Raises: HopError if none is ready in time."""
+        """Wait for the pod. Raises: HopError if it is not ready in time."""
 
         def look() -> Sequence[Manifest]:
             selector = f"{manifests.APP}={manifests.WORKLOAD}"
@@ -114,7 +114,7 @@ class ChainProof:
     # The value.
 
     def _follow(self, autoscaler: Autoscaler) -> None:
-        """Until the autoscaler is proven; each hop counts from when the one before it worked.
+        """Wait until the autoscaler is proven. The time of each hop starts when the previous one worked.
 
         Raises: HopError, ApiError.
         """
@@ -147,7 +147,7 @@ class ChainProof:
         return self._kube.get(HPAS, autoscaler.name, autoscaler.namespace) or {}
 
     def _value(self, autoscaler: Autoscaler, hpa: Manifest) -> float:
-        """The load that the HPA evaluated. KEDA's HPA shows a number of replicas, so it is read from the pods."""
+        """The load that the HPA evaluated. KEDA's HPA shows a replica count, so the value is read from the pods."""
         value = pods_value(hpa)
         if value is not None:
             return value
@@ -155,7 +155,7 @@ class ChainProof:
         return max(state.metrics[0].values.values(), default=0.0)
 
     def _wait_for_rest(self, autoscaler: Autoscaler) -> None:
-        """Wait until the HPA wants one replica: a program that starts may keep its GPU busy for a moment.
+        """Wait until the HPA wants one replica, because a starting program may keep its GPU busy for a moment.
 
         Raises: HopError if the HPA wants more without a load, because then a decision would prove nothing.
         """
@@ -202,9 +202,9 @@ class ChainProof:
 
 
 class Load:
-    """Requests through the API server that keep the GPU of one pod busy, until the block ends.
+    """Sends requests through the API server that keep a pod's GPU busy, until the block ends.
 
-    error: why the last request failed; empty if it did not.
+    error: why the last request failed; empty if it succeeded.
     """
 
     def __init__(self, kube: KubeClient, namespace: str, pod: str) -> None:

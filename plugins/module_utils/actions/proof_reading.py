@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read what the proof depends on: nodes with GPUs, versions of components, and the record."""
+"""Reads what the proof depends on: nodes with GPUs, versions of components, and the record."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LIVE = "status.phase!=Succeeded,status.phase!=Failed"
 
 @dataclass(frozen=True)
 class Seen:
-    """nodes:    those with GPUs. chain: versions of what a value passes through.
-    record:   what has been proven.
-    machines: of all nodes, by machine ID.
+    """nodes:    nodes with GPUs. chain: versions of the components between GPU and HPA.
+    record:   earlier proofs.
+    machines: all nodes by machine ID.
     """
 
     nodes: Sequence[GpuNode]
@@ -35,14 +35,14 @@ class Seen:
 
 
 class Reader:
-    """Reads a cluster, the pods of all namespaces only if something has to be proven."""
+    """Reads a cluster. Lists the pods of all namespaces only if something must be proven."""
 
     def __init__(self, kube: KubeClient, servers: Sequence[Server], selector: Mapping[str, str]) -> None:
-        """selector: labels of the nodes that the inventory is about; empty for all."""
+        """selector: labels of the inventory's nodes; empty for all."""
         self._kube, self._servers, self._selector = kube, servers, selector
 
     def look(self, *, with_pods: bool) -> Seen:
-        """Without pods every GPU looks free."""
+        """Without the pods, every GPU would appear free."""
         kube = self._kube
         listed = kube.list(NODES) or ()
         nodes = [node for node in listed if labels_match({"matchLabels": self._selector}, labels_of(node))]
@@ -65,7 +65,7 @@ class Reader:
 
 
 def _readable(kube: KubeClient, resource: Any, selector: str | None = None) -> Sequence[Manifest]:
-    """Nothing without the right or the kind: then the version is unknown."""
+    """Empty without the permission or the kind: then the version is unknown."""
     try:
         return kube.list(resource, label_selector=selector) or ()
     except ApiError as err:
@@ -81,7 +81,7 @@ def _gives_gpus(daemon_set: Manifest) -> Mapping[str, Any] | None:
 
 
 def _version(daemon_sets: Sequence[Manifest], container: Callable[[Manifest], Mapping[str, Any] | None]) -> str:
-    """Of each DaemonSet that is one, in the order of their names: node pools may have several."""
+    """Versions of matching DaemonSets, by name: each node pool may have one."""
     found = sorted(
         labels_of(daemon_set).get(_CHART) or str(its.get("image", ""))
         for daemon_set in daemon_sets

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Prove that GPUs compute and that a workload scales on them; what is proven is recorded and not proven again."""
+"""Proves that GPUs compute and that a workload scales on them. Proofs are recorded, and repeated only after changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .wait import Deadline, wait_until
 PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses")
 REMOVAL_S = 120
 ADMISSION_S = 30
-# A pod that was preempted is replaced, and the scheduler rejects the new one, within this time.
+# A preempted pod is recreated, and the scheduler rejects the new one within this time.
 REPLACEMENT_S = 10
 FORBIDDEN, CONFLICT = 403, 409
 _ENDED = ("Succeeded", "Failed")
@@ -45,11 +45,11 @@ _NO_GPU = "Insufficient nvidia.com/"
 
 @dataclass(frozen=True)
 class Request:
-    """What to prove, and with what.
+    """Options of a proof.
 
-    servers:  of the inventory, as they report themselves. selector: labels of the nodes with GPUs.
+    servers:  servers of the inventory, as they report themselves. selector: labels of the nodes with GPUs.
     nodes:    names of the nodes to prove; empty for all.
-    chain:    whether to scale a temporary workload, too. repeat: prove also what is recorded.
+    chain:    whether to also scale a temporary workload. repeat: prove again what is recorded.
     holder:   names this run in the Lease that prevents two runs at the same time.
     """
 
@@ -63,7 +63,7 @@ class Request:
 
 
 class Prover:
-    """One run. Its outcome has the result of each node and of the chain, with seconds."""
+    """One run. Its outcome has the results of each node and of the chain, with times."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Prover:
         self._stopped = ""
 
     def prove(self) -> Outcome:
-        """Prove what is due. Failures are collected in the outcome's errors; what else could be proven is recorded.
+        """Run the necessary proofs. Failures are collected in the outcome's errors, and successful proofs are recorded.
 
         Raises: HopError before anything is changed, if an object with one of its names was not made by a proof, or if
         another run is under way.
@@ -95,7 +95,7 @@ class Prover:
         left = self._leftover(existing)
         seen = self._look(reader, with_pods=False)
         planned = self._plan(seen)
-        if not planned.is_empty:  # whether GPUs are free decides what can be proven
+        if not planned.is_empty:  # free GPUs determine what can be proven
             seen = self._look(reader, with_pods=True)
             planned = self._plan(seen)
         self._judge_servers(seen)
@@ -160,7 +160,7 @@ class Prover:
         return [(resource, live) for resource, name in names if (live := self._kube.get(resource, name)) is not None]
 
     def _leftover(self, existing: Sequence[tuple[Resource, Manifest]]) -> bool:
-        """Whether a killed run of this inventory left some of it."""
+        """Whether a killed run of this inventory left objects."""
         return any(self._is_ours(live) for _resource, live in existing)
 
     def _check_names(self, existing: Sequence[tuple[Resource, Manifest]]) -> None:
@@ -173,7 +173,7 @@ class Prover:
             if resource is PRIORITY_CLASSES and not _is_of_proof(live):
                 raise self._foreign(resource, live, f"`kubectl delete priorityclass {name}`")
             if resource is NAMESPACES and not self._is_ours(live):
-                self._lease().refuse_if_held()  # it may belong to a run that is under way
+                self._lease().refuse_if_held()  # it may belong to another run in progress
                 fix = f"`kubectl delete namespace {name}`; or set gpu_proof_namespace to a name that no namespace has"
                 raise self._foreign(resource, live, fix)
 
@@ -186,7 +186,7 @@ class Prover:
         )
 
     def _is_ours(self, live: Manifest) -> bool:
-        """Whether a proof of this inventory created it, so that it may be deleted with its contents."""
+        """Whether a proof of this inventory created the object, so that it may be deleted with its contents."""
         return _is_of_proof(live) and is_of(live, self._options.inventory)
 
     def _lease(self) -> Lease:
@@ -194,7 +194,7 @@ class Prover:
         return Lease(self._kube, metadata, self._request.holder, self._kube.now, "the proof of this cluster")
 
     def _judge_servers(self, seen: Seen) -> None:
-        """Add the errors that show without a CUDA program."""
+        """Add the errors that are visible without a CUDA program."""
         for node in seen.nodes:
             found = unfinished_fabric(node) or missing_gpus(node, seen.record.machines.get(node.machine))
             if found:
@@ -207,7 +207,7 @@ class Prover:
     # The proof.
 
     def _prove(self, seen: Seen, planned: Plan) -> None:
-        """Prove what is due, and remove everything but the record, also after an error."""
+        """Run the necessary proofs, and remove everything except the record, also after an error."""
         record = seen.record
         try:
             with self._things():
@@ -247,7 +247,7 @@ class Prover:
                 kube.delete(NAMESPACES, live, self._is_ours)
             self._wait_until_gone()
             live = kube.get(PRIORITY_CLASSES, manifests.PRIORITY)
-            # After everything else, because the next run finds leftover objects by it.
+            # Last, because the next run finds leftover objects by it.
             if live is not None and self._is_ours(live) and not removed.errors:
                 kube.delete(PRIORITY_CLASSES, live, self._is_ours)
         except (HopError, ApiError) as err:
@@ -255,7 +255,7 @@ class Prover:
             self._outcome.warnings.append(text)
 
     def _wait_until_gone(self) -> None:
-        """Raises: HopError if the namespace is not gone in time."""
+        """Raises: HopError if the namespace is not deleted in time."""
         name = self._options.namespace
         if not wait_until(lambda: self._kube.get(NAMESPACES, name) is None, bool, Deadline(REMOVAL_S), poll_s=0.5):
             fix = f"kubectl get namespace {name} --output=yaml, whose status shows what blocks the deletion"
@@ -276,7 +276,7 @@ class Prover:
         return Record(machines, record.chain)
 
     def _create(self, pod: Manifest) -> None:
-        """Once the control plane knows the namespace's ServiceAccount and the PriorityClass. Raises: ApiError."""
+        """Create the pod when the namespace's ServiceAccount and the PriorityClass are available. Raises: ApiError."""
 
         def attempt() -> ApiError | None:
             try:
@@ -289,11 +289,11 @@ class Prover:
             return err is None or err.status != FORBIDDEN or bool(err.refused_user)
 
         err = wait_until(attempt, is_final, Deadline(ADMISSION_S), poll_s=0.2)
-        if err is not None and err.status != CONFLICT:  # the answer to the first request may have been lost
+        if err is not None and err.status != CONFLICT:  # the response to the first request may have been lost
             raise err
 
     def _finished_pods(self, names: set[str]) -> dict[str, Manifest]:
-        """The pods as last seen: ended, without a GPU, or neither in time. One that is missing was deleted."""
+        """The last state of the pods: ended, without a GPU, or neither in time. A missing pod was deleted."""
 
         def look() -> dict[str, Manifest]:
             listed = self._kube.list(PODS, namespace=self._options.namespace) or ()
@@ -324,7 +324,7 @@ class Prover:
         return self._proven(due, run, before, seconds)
 
     def _proven(self, due: Due, run: CudaRun, before: Entry | None, seconds: float) -> dict[str, Entry]:
-        """With the GPUs that were proven before, if nothing else has changed."""
+        """The entry with earlier proven GPUs, if nothing else has changed."""
         node = due.node
         is_same = before is not None and not before.error and not before.changes(node.versions)
         known = set(before.uuids) if before and is_same and not node.is_shared else set()
@@ -336,7 +336,7 @@ class Prover:
         return {node.machine: Entry(self._at(), node.versions, node.name, len(uuids), uuids_kept)}
 
     def _failed(self, node: GpuNode, error: HopError, before: Entry | None) -> dict[str, Entry]:
-        """The number of GPUs that were proven before stays expected."""
+        """Keeps the number of earlier proven GPUs as expected."""
         self._row(node, "failed", error.seen)
         recorded = {"text": error.seen, "cause": error.cause, "fix": error.fix, **error.result}
         return {node.machine: Entry(self._at(), node.versions, node.name, before.gpus if before else 0, error=recorded)}
@@ -360,7 +360,7 @@ class Prover:
         )
 
     def _prove_chain(self, seen: Seen, planned: Plan, record: Record) -> Record:
-        """On nodes that have computed."""
+        """Prove the chain on nodes that have computed."""
         nodes = [
             node
             for node in seen.nodes
@@ -383,7 +383,7 @@ class Prover:
         return Record(record.machines, Entry(self._at(), seen.chain, gpus=min(gpus, 2)))
 
     def _lost_its_gpu(self) -> bool:
-        """Whether the workload has no GPU: every other pod may preempt its pod."""
+        """Whether the workload has no GPU, because every other pod may preempt its pod."""
 
         def look() -> Sequence[Manifest]:
             selector = f"{manifests.APP}={manifests.WORKLOAD}"
@@ -463,12 +463,12 @@ def _lacks_gpu(pod: Manifest) -> bool:
 
 
 def _is_displaced(pod: Manifest) -> bool:
-    """Whether it was preempted or evicted: an ended pod that failed by itself has no such condition."""
+    """Whether the pod was preempted or evicted; a pod that failed by itself has no such condition."""
     return condition(pod, "DisruptionTarget").get("status") == "True"
 
 
 def _message(pod: Manifest) -> str:
-    """What the container left in its status; without it, why the kubelet ended or rejected the pod."""
+    """The container's termination message; without one, why the kubelet ended or rejected the pod."""
     ended = [(status.get("state") or {}).get("terminated") or {} for status in statuses(pod)]
     status = pod.get("status") or {}
     reported = ": ".join(filter(None, (status.get("reason"), status.get("message"))))

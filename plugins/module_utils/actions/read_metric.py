@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The answer of a metrics API to one question. The checks of the last hops judge it as if an HPA had asked."""
+"""Queries a metrics API. The checks of the last hops evaluate the answer as if an HPA had asked."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from .condition import Condition
 from .metric_query import ALL, MetricQuery
 from .wait import Deadline, wait_until
 
-# Not a hop of the chain, but what the user waits for.
+# Not a hop of the chain, but the user's condition.
 CONDITION = "condition"
 
-# Of an API that answers or is registered.
+# For an API that answers or is registered.
 _SERVED: Manifest = {"metadata": {}}
 
-# As the module returns it, and what keeps values from the one who asks.
+# The answer in the module's format, and what blocks it from having values.
 Answer = tuple[dict[str, Any], "HopError | None"]
 
 
 def metric_condition(expression: str) -> Condition:
-    """A condition on what the module returns: its paths begin with ``result``.
+    """A condition on the module's result, whose paths begin with ``result``.
 
-    Raises: HopError if it is no JMESPath.
+    Raises: HopError if it is not a JMESPath expression.
     """
     value = MetricValue("Pod", "ml", "inference-0", 41.5, "2026-01-01T00:00:00Z")
     result, _broken = _answer(MetricQuery(CUSTOM_METRICS, "gpu", "ml"), [value], is_listed=True)
@@ -49,9 +49,9 @@ def metric_condition(expression: str) -> Condition:
 
 
 def read_metric(kube: KubeClient, query: MetricQuery) -> Answer:
-    """One look. What is not served, not listed or has no value is in the answer, not an error.
+    """One query. Missing APIs, metrics and values are part of the answer, not errors.
 
-    Raises: HopError that names the right if one is missing; ApiError if the query itself is rejected, or if the API
+    Raises: HopError if a permission is missing; ApiError if the query is rejected, or if the API
             server does not answer.
     """
     try:
@@ -65,10 +65,10 @@ def read_metric(kube: KubeClient, query: MetricQuery) -> Answer:
 def read_metric_until(
     kube: KubeClient, query: MetricQuery, condition: Condition, deadline: Deadline, *, poll_s: float
 ) -> Answer:
-    """Look until the condition holds. What may pass by itself, a restart or a relist of the adapter, is waited out.
+    """Query until the condition is true. Temporary problems are waited out, such as a restart or relist of the adapter.
 
-    Returns: the last answer, with an error only if the deadline was over first.
-    Raises:  HopError or ApiError at once for what does not pass.
+    Returns: the last answer, with an error only if the time ran out first.
+    Raises:  HopError or ApiError at once for permanent problems.
     """
 
     def look() -> Answer:
@@ -77,7 +77,7 @@ def read_metric_until(
         except ApiError as err:
             if err.status != 0:
                 _passing(err)
-            fix = "see that the API server is up, and that the address in the kubeconfig is right and reachable"
+            fix = "check that the API server is up, and that the address in the kubeconfig is right and reachable"
             return _answer(query, [], broken=HopError(Hop.API_SERVER, seen=str(err), fix=fix))
 
     result, broken = wait_until(look, lambda answer: condition.holds(_returned(answer[0])), deadline, poll_s=poll_s)
@@ -87,7 +87,7 @@ def read_metric_until(
 
 
 def _look(kube: KubeClient, query: MetricQuery) -> Answer:
-    metrics_api = MetricsApi(kube.get_raw)  # a new one for each look: what serves the API may change its version
+    metrics_api = MetricsApi(kube.get_raw)  # a new one each time, because the version of the API may change
     version, asking = "v1beta1", _asking(query)
     try:
         version = metrics_api.version(query.group)
@@ -124,7 +124,7 @@ def _look(kube: KubeClient, query: MetricQuery) -> Answer:
             asking.metrics[0],
             series=query.series if owner.is_prometheus_adapter else "",
             expected_objects=frozenset(missing if query.target else [str(query)]),
-            # KEDA lists one name for all that it serves.
+            # KEDA lists one name for all metrics.
             listed=is_listed or (None if query.is_external else False),
             refusal=refusal,
         )
@@ -133,7 +133,7 @@ def _look(kube: KubeClient, query: MetricQuery) -> Answer:
 
 
 def _asking(query: MetricQuery) -> AutoscalerState:
-    """The HPA that would ask this."""
+    """The HPA that would send this query."""
     target = query.target
     reference = {
         "kind": target.kind if target else "Pod",
@@ -155,18 +155,18 @@ def _with_target(asking: AutoscalerState, scale: Manifest | None, pods: Sequence
 
 
 def _with_pods(kube: KubeClient, query: MetricQuery, asking: AutoscalerState) -> tuple[AutoscalerState, set[str]]:
-    """With the pods that are asked for without a target; and what is known then. None of them is as no workload."""
+    """The pods of a query without a target, and what is known about them. Without pods there is no workload."""
     if query.target or query.is_external or query.resource != "pods":
         return asking, {"apis", "metrics", *(["targets"] if query.target else [])}
     try:
         pods = _pods(kube, query, query.label_selector)
-    except ApiError:  # evidence only: who may ask for metrics need not be allowed to list pods
+    except ApiError:  # evidence only: permission to query metrics does not imply permission to list pods
         return asking, {"apis", "metrics"}
     return replace(asking, pods=pods), {"apis", "metrics", *([] if pods else ["targets"])}
 
 
 def _pods(kube: KubeClient, query: MetricQuery, label_selector: str) -> list[Manifest]:
-    """Those that are not being deleted."""
+    """Pods that are not being deleted."""
     if query.name == ALL:
         pods = kube.list(PODS, namespace=query.namespace, label_selector=label_selector) or ()
     else:
@@ -196,8 +196,8 @@ def _silent_api(owner: Owner, outage: ApiError) -> ApiState:
 
 
 def _first_error(api: ApiState, asking: AutoscalerState, read: AbstractSet[str]) -> HopError:
-    """By the checks that need no more than what has been read."""
-    # Only here: where all have a value no check need be compiled.
+    """Run the checks that need only what has been read."""
+    # Imported here, because the checks are not needed if all objects have a value.
     from ..chain.checks import metric, metrics_api, workload, workload_pods
     from ..chain.first_error import first_error
     from ..diagnosis.check import checks_in
@@ -229,7 +229,7 @@ def _answer(
     missing: Sequence[str] = (),
     broken: HopError | None = None,
 ) -> Answer:
-    """missing: ready pods of the target that have no value."""
+    """missing: ready pods of the target without a value."""
     return {
         "api": "external" if query.is_external else "custom",
         "metric": query.metric,
@@ -244,7 +244,7 @@ def _answer(
 
 
 def _passing(err: ApiError) -> ApiError:
-    """The error, if it may pass by itself; otherwise it is raised."""
+    """Returns the error if it can be temporary; otherwise raises it."""
     if err.status in (404, 429) or err.status >= 500:
         return err
     raise err
@@ -256,8 +256,8 @@ def _unfulfilled(condition: Condition, result: Mapping[str, Any]) -> HopError:
         CONDITION,
         seen=f"every hop answers, but {condition.expression} {condition.outcome(_returned(result))}; last values: "
         f"{enumeration(values)}",
-        fix="raise wait_timeout, or correct until: its paths begin with result, as in result.items[].value, and one "
-        "that leads nowhere is null",
+        fix="raise wait_timeout, or correct until: its paths begin with result, as in result.items[].value, and a "
+        "path that does not exist is null",
     )
 
 

@@ -34,7 +34,7 @@ from .preflight import preflight
 from .wait import Deadline, wait_until
 from .write import Change, write
 
-# How long KEDA and the garbage collector may take to let an HPA go, seconds.
+# Seconds within which KEDA and the garbage collector must release an HPA.
 RELEASED_S = 60.0
 
 
@@ -46,7 +46,7 @@ def reconcile(
     *,
     divides_gpus: bool = False,
 ) -> Outcome:
-    """Make the cluster's recording rules match, and then the HPAs that read them.
+    """Apply the recording rules, then the HPAs that read them.
 
     An object's failure does not stop the others, except for the HPAs of a rejected rule. Failures are collected
     in the outcome's errors.
@@ -113,7 +113,7 @@ def narrow_rules(
     rules: RuleOptions,
     outcome: Outcome,
 ) -> None:
-    """Narrow proven rules that were made before Prometheus had rows of GPUs: they believe the exporter alone.
+    """Limit proven rules that were created before Prometheus had GPU series to the exporter's targets.
 
     Otherwise the next run would change them.
     """
@@ -129,11 +129,11 @@ def narrow_rules(
 
 
 def remove(kube: KubeClient, params: Sequence[Mapping[str, Any]], rules: RuleOptions) -> Outcome:
-    """Remove autoscalers, and each recording rule with its last user. What was not made for this inventory stays."""
+    """Remove autoscalers, and each recording rule with its last user. Objects of others are kept."""
     keys = list(dict.fromkeys(read_keys(params)))
     existing = read_existing(kube, rules.namespace, {namespace for namespace, _name in keys})
     outcome = Outcome()
-    # KEDA's HPA goes with its ScaledObject, and would come back without it.
+    # KEDA's HPA is deleted with its ScaledObject, and would be recreated without that.
     there = {key: found for key in keys if (found := existing.scaled_objects.get(key) or existing.hpas.get(key))}
     staying = {key: why for key, scaler in there.items() if (why := _why_kept(scaler, rules.inventory))}
     ours = {key: scaler for key, scaler in there.items() if key not in staying}
@@ -174,15 +174,15 @@ def _remove_unused(
     written: Sequence[Manifest] = (),
     gone: Collection[Key] = (),
 ) -> list[dict[str, Any]]:
-    """Remove those of these rules that this inventory made and that no HPA uses. Returns an entry for each.
+    """Remove the rules that this inventory created and no HPA uses. Returns an entry for each.
 
-    What else reads a rule, an alert, a dashboard or a ScaledObject of others, cannot be seen in full: a rule stays for
-    HPAs and ScaledObjects of this collection alone.
-    written, gone: HPAs and ScaledObjects that this run has made, and removed.
+    Other users of a rule, such as alerts, dashboards and other ScaledObjects, cannot all be detected: only HPAs and
+    ScaledObjects of this collection keep a rule.
+    written, gone: HPAs and ScaledObjects that this run wrote and removed.
     """
     ours = [rule for rule in rules if is_of(rule, inventory) and existing.are_users_known(rule)]
     unused = unused_rules(ours, [*existing.scalers(gone, written), *written])
-    if unused:  # another run may have found such a rule in place and made its HPA meanwhile
+    if unused:  # another run may have found this rule and created its HPA since then
         now = replace(
             existing,
             hpas=read_reachable_hpas(kube, existing.namespaces)[0],
@@ -201,10 +201,10 @@ def _released(
     lacking: Mapping[Key, str],
     inventory: str,
 ) -> tuple[Existing, set[Key]]:
-    """Take HPAs from KEDA whose autoscalers have another backend by now. No replica moves: each HPA stays as it is.
+    """Release HPAs from KEDA whose autoscalers now have another backend. No replica changes, because each HPA is kept.
 
     Without its ScaledObject an HPA gets no value, so it keeps the count until it is written.
-    Returns: what exists then, and the autoscalers whose HPA was taken.
+    Returns: the existing objects, and the autoscalers whose HPA was released.
     """
     kept = {autoscaler.key for autoscaler in autoscalers if needs_scaled_object(autoscaler)}
     leaving = {
@@ -227,7 +227,7 @@ def _released(
 
 
 def _without_owner(kube: KubeClient, key: Key) -> Manifest | None:
-    """The HPA, once KEDA has let its ScaledObject go and the garbage collector has taken the owner from the HPA.
+    """The HPA, when KEDA has released its ScaledObject and the garbage collector has removed the owner reference.
 
     Raises: HopError if that takes too long.
     """
@@ -260,7 +260,7 @@ def _deletions(objects: Iterable[Manifest], inventory: str) -> list[Change]:
 
 
 def _rule_change(live: Manifest | None, wanted: Manifest, adopted: Collection[Key]) -> Change:
-    """The rule of a workload goes with its HPA, if that is adopted. One that another inventory made is shared."""
+    """The rule of a workload is adopted with its HPA. A rule of another inventory is shared."""
     only = (wanted["metadata"].get("annotations") or {}).get(AUTOSCALER_ANNOTATION, "")
     if tuple(only.split("/")) in adopted:
         return Change(live, wanted, adopt=True)

@@ -26,9 +26,9 @@ def show_autoscalers(
     keys: Collection[Key],
     deadline: Deadline | None,
 ) -> Outcome:
-    """Read autoscalers back: all of a namespace or of the cluster, or those that `keys` names. Changes nothing.
+    """Read autoscalers: all of a namespace or the cluster, or those in `keys`. Changes nothing.
 
-    deadline: until when to wait for the proof; None looks once and judges nothing.
+    deadline: end of the wait for the proof; None reads once without a verdict.
     Raises:   HopError if one that is named does not exist.
     """
     existing = read_autoscalers(kube, prometheus.service[0], namespace=namespace, keys=keys)

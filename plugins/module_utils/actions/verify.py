@@ -17,7 +17,7 @@ from ..reading.prometheus_replicas import read_replicas
 from .outcome import Outcome
 from .wait import Deadline, wait_until
 
-# Between two looks, once it takes long.
+# Seconds between two readings, after the first ones.
 LONGEST_POLL_S = 5.0
 
 
@@ -30,7 +30,7 @@ def verify(
 ) -> None:
     """Wait until each autoscaler is proven: its pods have values that agree with Prometheus, and the HPA acts on them.
 
-    A target without pods is not waited for: nothing can be seen of it. The outcome's entries get the evidence. Its
+    Does not wait for a target without pods, because it has no values. The outcome's entries get the evidence. Its
     errors get the first error of each autoscaler that is not proven.
     """
     observer = Observer(kube, prometheus, read_replicas(kube, prometheus))
@@ -46,8 +46,8 @@ def verify(
 
 
 def first_errors(kube: KubeClient, prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler]) -> list[HopError]:
-    """The leftmost error about each of these autoscalers. Autoscalers that share it are named together."""
-    # Only here: a run whose proof succeeds need not compile all checks.
+    """The leftmost error of each of these autoscalers. Autoscalers with the same error are listed together."""
+    # Imported here, because a run whose proof succeeds need not compile all checks.
     from ..chain.first_error import first_error
     from ..chain.health_report import findings_of
     from ..reading.look import Look
@@ -72,7 +72,7 @@ def describe(
     states: Mapping[Key, AutoscalerState],
     outcome: Outcome,
 ) -> None:
-    """Put the evidence, and the reaction time to be expected, into the entries of the outcome."""
+    """Add the evidence and the expected reaction time to the entries of the outcome."""
     intervals = Intervals(kube, prometheus)
     for entry, autoscaler in zip(outcome.result["autoscalers"], autoscalers, strict=True):
         state = states[autoscaler.key]
@@ -86,7 +86,7 @@ def describe(
 def _observe_until(
     observer: Observer, autoscalers: Sequence[Autoscaler], deadline: Deadline
 ) -> dict[Key, AutoscalerState]:
-    """The last look at each, or the one in which it was proven."""
+    """The last reading of each autoscaler, or the one that proved it."""
     states: dict[Key, AutoscalerState] = {}
 
     def may_still_come(autoscaler: Autoscaler) -> bool:
@@ -102,7 +102,7 @@ def _observe_until(
 
 
 def _dead_times(autoscaler: Autoscaler, state: AutoscalerState, intervals: Intervals) -> dict[str, float | None]:
-    """Seconds by ready pod, until its start could be seen in the metric: what a user shortens, pod by pod."""
+    """Seconds by ready pod until its start is visible in the metric. Shows the user what to shorten."""
     if not autoscaler.metric_targets:
         return {}
     lag_s = intervals.budget(autoscaler.metric_targets[0]).metric_lag_s
@@ -111,7 +111,7 @@ def _dead_times(autoscaler: Autoscaler, state: AutoscalerState, intervals: Inter
 
 
 def _budget(autoscaler: Autoscaler, state: AutoscalerState, intervals: Intervals) -> dict[str, Any]:
-    """Of the leading metric: the periods as configured, and beside them the age of the HPA's value."""
+    """The configured periods of the leading metric, and the age of the HPA's value."""
     if not autoscaler.metric_targets:
         return {}
     budget = intervals.budget(autoscaler.metric_targets[0])

@@ -23,7 +23,7 @@ class Deadline:
         self._end = clock() + seconds
 
     def pause(self, seconds: float) -> bool:
-        """Sleep, at most until the deadline. Returns False, at once, if it is over."""
+        """Sleep, at most until the deadline. Returns False at once if it is over."""
         left = self._end - self._clock()
         if left <= 0:
             return False
@@ -39,9 +39,9 @@ def wait_until(
     poll_s: float = 1.0,
     longest_poll_s: float | None = None,
 ) -> Seen:
-    """Probe until `done` likes what it sees or the deadline is over; returns what was seen last.
+    """Probe until `done` returns true or the deadline is over; returns the last result.
 
-    longest_poll_s: pauses grow from `poll_s` up to this many seconds; None keeps them as they are.
+    longest_poll_s: pauses grow from `poll_s` up to this many seconds; None keeps them constant.
     """
     seen = probe()
     while not done(seen) and deadline.pause(poll_s):

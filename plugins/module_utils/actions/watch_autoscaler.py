@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Look at an autoscaler again and again, and tell in order what it, its pods and the scheduler did."""
+"""Watches an autoscaler, and lists in order what it, its pods and the scheduler did."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from ..loadtest.job import exits
 from ..loadtest.watched import Samples, pod_targets, sample_of
 from .outcome import Outcome
 
-# Of the HPA, where nothing is written: the API server's default.
+# The API server's default for an HPA.
 _SCALE_DOWN_WINDOW_S = 300
 
 
 @dataclass(frozen=True)
 class Watch:
-    """What to watch, and until when.
+    """Options of a watch.
 
-    seconds:  for so long, from when the job began.
-    end_s:    Unix seconds at which it is over; instead of `seconds`.
-    job:      name of a Job that sends the load; the time begins when its log has `line`. Empty for none.
-    job_timeout_s: for that.
+    seconds:  duration, from the start of the job.
+    end_s:    end in Unix seconds, instead of `seconds`.
+    job:      name of the Job that sends the load. The time starts when its log has `line`. Can be empty.
+    job_timeout_s: seconds within which that must happen.
     until_job_ends: it is over once the Job's generator has ended, at the latest after `seconds`.
     pod:      one whose own values of the HPA's metrics are read as well.
     """
@@ -123,7 +123,7 @@ def _target_resource(kube: KubeClient, watch: Watch, hpa: Mapping[str, Any]) -> 
     if resource is None:
         raise HopError(
             Hop.WORKLOAD,
-            seen=f"{watch.namespace}/{watch.name}: the cluster has no kind {reference['kind']} of "
+            seen=f"{watch.namespace}/{watch.name}: the cluster has no kind {reference['kind']} in "
             f"{reference['apiVersion']}",
             fix="correct the HPA's scaleTargetRef, or install what serves that kind",
         )
@@ -143,7 +143,7 @@ def _target(kube: KubeClient, watch: Watch, hpa: Mapping[str, Any], resource: Re
 
 
 def _wait_for_load(kube: KubeClient, watch: Watch, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
-    """Until the log of the job's pod has the line."""
+    """Wait until the log of the job's pod has the line."""
     end_s = clock() + watch.job_timeout_s
     seen = "it has no pod"
     while True:
@@ -174,7 +174,7 @@ def _values_of(metrics_api: MetricsApi, watch: Watch, metrics: Iterable[str]) ->
     return found
 
 
-# As kubectl chooses one of several containers, beside which a mesh puts its own.
+# Selects a container as kubectl does, because a mesh may add its own.
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
@@ -185,7 +185,7 @@ def _log(kube: KubeClient, pod: Mapping[str, Any]) -> str:
     which = {"container": container} if (container := told or next(iter(names), "")) else {}
     try:
         return str(kube.get_raw(f"{PODS.path(namespace, name)}/log", {"tailLines": "200", **which}))
-    except ApiError:  # its container is just being made
+    except ApiError:  # its container is being created
         return ""
 
 
@@ -193,12 +193,12 @@ def _no_load(watch: Watch, seen: str) -> HopError:
     return HopError(
         Hop.WORKLOAD,
         seen=f"{watch.namespace}/{watch.job}: the load did not start: {seen}",
-        fix=f"`kubectl -n {watch.namespace} describe pods -l job-name={watch.job}` says why",
+        fix=f"`kubectl -n {watch.namespace} describe pods -l job-name={watch.job}` shows why",
     )
 
 
 def _events(kube: KubeClient, watch: Watch, hpa: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Those of the autoscaler, of its target, and of what the target makes."""
+    """Events of the autoscaler, its target, and the objects that the target creates."""
     target = hpa["spec"]["scaleTargetRef"]["name"]
     try:
         events = kube.list(EVENTS, namespace=watch.namespace) or ()
@@ -209,7 +209,7 @@ def _events(kube: KubeClient, watch: Watch, hpa: Mapping[str, Any]) -> list[Mapp
 
 
 def _event_key(event: Mapping[str, Any]) -> tuple[str, str]:
-    """Of one occurrence: an event that happens again keeps its name."""
+    """Identifies one occurrence, because a repeated event keeps its name."""
     return event["metadata"]["name"], _event_time(event)
 
 
@@ -233,7 +233,7 @@ def _in_order(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _pods(kube: KubeClient, watch: Watch, target: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The target's, in the order in which they were made."""
+    """Pods of the target, by creation time."""
     selector = (target.get("spec") or {}).get("selector")
     if not isinstance(selector, Mapping) or not (query := format_selector(selector)):
         return []
@@ -256,7 +256,7 @@ def _place(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _start(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Seconds from when it was made until it was scheduled and ready; None for what it is not."""
+    """Seconds from creation until the pod was scheduled and ready; None if it was not."""
     made = made_s(pod)
     seconds = {
         name: at - made if (at := _holds_since(pod, kind)) is not None else None

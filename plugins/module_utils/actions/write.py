@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Writing objects: what is needed, many at once, and what the user has to know of it."""
+"""Writes objects that differ, many at once, and reports changes to the user."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _RESOURCES = {resource.kind: resource for resource in (RULES, HPAS, SCALED_OBJEC
 class Change:
     """One object before and after the change, or None.
 
-    adopt: take its fields over from others, also if it was not made for this inventory.
-    lacks: a rule that it uses and that was rejected. It is then not written, because the HPA would have no value.
-    may_go: whether it is still to be deleted, if it has changed since it was read.
-    orphan: what it has made stays when it is deleted.
+    adopt: take its fields from other managers, even if it was not created for this inventory.
+    lacks: a rejected rule that the object uses. The object is then not written, because the HPA would have no value.
+    may_go: whether it may still be deleted if it has changed since it was read.
+    orphan: keep its dependents when it is deleted.
     """
 
     before: Manifest | None
@@ -52,7 +52,7 @@ class Change:
 
     @property
     def takes_over(self) -> bool:
-        """Objects of this inventory are restored after any edit."""
+        """Whether edits are reverted, as for all objects of this inventory."""
         return self.adopt or self._is_ours
 
     @property
@@ -73,7 +73,7 @@ class Change:
 def write(
     kube: KubeClient, outcome: Outcome, changes: Sequence[Change]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Send what is needed, many at once, and note in the outcome what came of each.
+    """Send necessary changes, many at once, and record the results in the outcome.
 
     Returns: an entry for each rule, and one for each HPA or ScaledObject.
     """
@@ -91,7 +91,7 @@ def write(
 
 
 def _notes(change: Change, result: Manifest | HopError | ApiError | None) -> list[str]:
-    """What the user has to know of an object that was written."""
+    """Warnings about an object that was written."""
     if not isinstance(result, dict) or change.after is None:
         return []
     notes = []
@@ -115,10 +115,10 @@ def _send(kube: KubeClient, change: Change) -> Manifest | None:
         return None
     try:
         written = kube.apply(change.resource, change.after, change.before, force=change.takes_over)
-        written["metadata"].pop("managedFields", None)  # half of the object, and not used again
+        written["metadata"].pop("managedFields", None)  # half of the object, and not used later
         return {**written, "kind": change.resource.kind}
     except ApiError as err:
-        # The namespace or the kind is still to come: a dry run can only assume that it would work.
+        # The namespace or kind does not exist yet: a dry run can only assume that the change would succeed.
         if kube.dry_run and err.is_not_found:
             return change.after
         raise

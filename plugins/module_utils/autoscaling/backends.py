@@ -26,9 +26,9 @@ from .zero import faults, native_faults
 
 
 class Backend(Protocol):
-    """From recorded series to the HPA.
+    """Creates the objects from the recorded series to the HPA.
 
-    kind: of the object that scales the target.
+    kind: kind of the object that scales the target.
     """
 
     kind: str
@@ -40,14 +40,14 @@ class Backend(Protocol):
         """The PrometheusRules that the autoscalers need."""
 
     def rule_names(self, autoscaler: Autoscaler) -> list[str]:
-        """Of the PrometheusRules that have to exist before the scaler does."""
+        """Names of the PrometheusRules that must exist before the scaler does."""
 
     def scaler(self, autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
         """The object that scales the target."""
 
 
 class Adapter:
-    """prometheus-adapter with the generic rules of the role prometheus_adapter, which a new metric never changes."""
+    """prometheus-adapter with the generic rules of the role prometheus_adapter, which new metrics never change."""
 
     kind = "HorizontalPodAutoscaler"
 
@@ -65,7 +65,7 @@ class Adapter:
 
 
 class Keda:
-    """KEDA, which makes the HPA of each ScaledObject and serves its metrics."""
+    """KEDA, which creates the HPA of each ScaledObject and serves its metrics."""
 
     kind = SCALED_OBJECT
 
@@ -95,7 +95,7 @@ def needs_scaled_object(autoscaler: Autoscaler) -> bool:
 
 
 def manifests(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
-    """All that has to exist: the PrometheusRules, then a HorizontalPodAutoscaler or ScaledObject for each autoscaler.
+    """All objects: the PrometheusRules, then a HorizontalPodAutoscaler or ScaledObject for each autoscaler.
 
     Raises: HopError that names each autoscaler that its backend cannot scale.
     """
@@ -120,7 +120,7 @@ def all_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Man
 
 
 def unused_rules(rules: Iterable[Manifest], scalers: Iterable[Manifest]) -> list[Manifest]:
-    """Those of these rules that none of these HPAs and ScaledObjects uses."""
+    """The rules that none of these HPAs and ScaledObjects uses."""
     named: dict[str, list[Manifest]] = {}
     asked_for: dict[str, set[str]] = {"": set()}
     for scaler in scalers:
@@ -133,10 +133,10 @@ def unused_rules(rules: Iterable[Manifest], scalers: Iterable[Manifest]) -> list
 
 
 def _is_used(rule: Manifest, scalers: Mapping[str, Sequence[Manifest]], asked_for: Mapping[str, set[str]]) -> bool:
-    """By any scaler of the namespace that the rule serves, or of the cluster.
+    """Whether a scaler uses the rule, in the namespace that the rule serves or in the cluster.
 
-    The rule of one workload: by that one's scaler, if it reads more than its pods.
-    asked_for: names of metrics by namespace; those of the whole cluster under the empty name.
+    The rule of one workload is used by the scaler of that workload, if it reads more than its pods.
+    asked_for: names of metrics by namespace; metrics of the whole cluster under the empty name.
     """
     only = (rule["metadata"].get("annotations") or {}).get(AUTOSCALER_ANNOTATION)
     if only is not None:

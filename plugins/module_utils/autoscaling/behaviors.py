@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Scaling rules in words."""
+"""Describes scaling rules in words."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def describe_behaviors(autoscalers: Iterable[Autoscaler]) -> tuple[list[dict[str
 
 
 def _describe(autoscaler: Autoscaler) -> dict[str, Any]:
-    """The scaling rules in words, and what they come from: the dead time, but for the directions that are given.
+    """The scaling rules in words, and the dead time from which they were computed, if the user does not set them.
 
-    With a demand the way up does not follow from the dead time.
+    With a demand, scaling up does not depend on the dead time.
     """
     given = {"scale_up": autoscaler.given_scale_up, "scale_down": autoscaler.given_scale_down}
     return {

@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How many pods the nodes can hold, as far as their GPUs decide: what the scheduler's filters say of empty nodes.
+"""Computes how many pods fit on the nodes by their GPUs, with the scheduler's filters on empty nodes.
 
-A quota of their namespace may hold fewer.
+A quota of the namespace may allow fewer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from .quantity import exact_quantity, parse_quantity
 
 NVIDIA = "nvidia.com/"
-# Network cards: names that the manifests of NVIDIA's network operator and of SR-IOV plugins have under the same domain.
+# Network cards: resource names of NVIDIA's network operator and of SR-IOV plugins in the same domain.
 _NETWORK = re.compile(r"hostdev|mlnx|rdma|sriov")
 
 PodSpec = Mapping[str, Any]
@@ -23,7 +23,7 @@ Node = Mapping[str, Any]
 
 
 def is_gpu(resource: str) -> bool:
-    """Whether it is a whole GPU, a share of one or a MIG instance, with any name."""
+    """Whether the resource is a whole GPU, a share of one, or a MIG instance, with any name."""
     return resource.startswith(NVIDIA) and not _NETWORK.search(resource)
 
 
@@ -52,9 +52,9 @@ def replicas_that_fit(
     nodes: Iterable[Node],
     by_claims: Mapping[str, int] | None = None,
 ) -> int:
-    """Pods that the nodes' GPUs hold together if nothing else runs there; 0 if the pod asks for no GPU.
+    """Pods that fit on the nodes' GPUs if nothing else runs there; 0 if the pod requests no GPU.
 
-    A node counts if the pod may go there: not cordoned, taints tolerated, nodeSelector and required node affinity met.
+    A node counts if the pod may run there: not cordoned, taints tolerated, nodeSelector and node affinity satisfied.
     by_claims: pods that the devices of a node suffice for, where it offers none of the pod's limits.
     """
     limits, by_claims = gpus_per_pod(pod), by_claims or {}
@@ -64,9 +64,9 @@ def replicas_that_fit(
 
 
 def pods_within(pod: PodSpec, hard: Mapping[str, Any]) -> tuple[int, str] | None:
-    """Pods that a ResourceQuota leaves room for if nothing else counts in it, and the resource that decides.
+    """Pods that a ResourceQuota allows if nothing else counts in it, and the resource that limits them.
 
-    None if it limits nothing of what the pod asks for. Init containers do not count.
+    None if it limits nothing that the pod requests. Init containers do not count.
     """
     rooms = [
         (int(exact_quantity(str(limit)) // wanted), resource)
@@ -77,7 +77,7 @@ def pods_within(pod: PodSpec, hard: Mapping[str, Any]) -> tuple[int, str] | None
 
 
 def _counted(pod: PodSpec, resource: str) -> Decimal:
-    """What one pod takes of a resource, by the names of quotas. A request that is not given is the limit."""
+    """What one pod uses of a resource, by names of quotas. A missing request equals the limit."""
     if resource in ("pods", "count/pods"):
         return Decimal(1)
     kind, _dot, name = resource.partition(".")
@@ -155,7 +155,7 @@ _OPERATORS: dict[str, Callable[[str | None, Sequence[str]], bool]] = {
 
 
 def _difference(value: str | None, values: Sequence[str]) -> int:
-    """0, which is neither more nor less, if one of them is no number: Kubernetes then matches nothing."""
+    """0, which is neither greater nor less, if one of them is not a number: Kubernetes then matches nothing."""
     try:
         return int(value or "") - int(values[0])
     except (ValueError, IndexError):
@@ -163,7 +163,7 @@ def _difference(value: str | None, values: Sequence[str]) -> int:
 
 
 def nodes_are_added(nodes: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether nodes are added on demand, by labels of Karpenter and of GKE, EKS and AKS node groups."""
+    """Whether nodes are added on demand, by the labels of Karpenter and of GKE, EKS and AKS node groups."""
     marks = (
         "karpenter.sh/",
         "cloud.google.com/gke-nodepool",

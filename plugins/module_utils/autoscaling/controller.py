@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the HPA controller makes of a proposal: windows, policies and bounds, with the memory that they need.
+"""Simulates how the HPA controller applies windows, policies and bounds to a proposal.
 
 Source: kubernetes/kubernetes v1.36.3, pkg/controller/podautoscaler/horizontal.go
 """
@@ -19,7 +19,7 @@ from .scaling import ScalingPolicy, ScalingRules
 
 Limit = Literal["", "policy", "disabled", "maximum", "minimum"]
 
-# What the API server puts where an option is not given. Source: pkg/apis/autoscaling/v2/defaults.go
+# Defaults of the API server. Source: pkg/apis/autoscaling/v2/defaults.go
 _API_UP = ScalingRules(0, (ScalingPolicy("Pods", 4, 15), ScalingPolicy("Percent", 100, 15)), "Max")
 _API_DOWN = ScalingRules(300, (ScalingPolicy("Percent", 100, 15),), "Max")
 
@@ -28,8 +28,8 @@ _API_DOWN = ScalingRules(300, (ScalingPolicy("Percent", 100, 15),), "Max")
 class Behavior:
     """How fast an HPA may go in both directions.
 
-    is_given: set in the HPA. Else each decision may double the pods, or set them to four, in any history. And
-              what the window gives counts both ways: an older recommendation still adds pods.
+    is_given: set in the HPA. Otherwise each decision may double the pods or set them to four, and the window
+              applies to both directions: an older recommendation can still add pods.
     """
 
     scale_up: ScalingRules = _API_UP
@@ -44,7 +44,7 @@ class Behavior:
 
     @classmethod
     def of_hpa(cls, spec: Mapping[str, Any]) -> Behavior:
-        """As the spec of an HPA has it."""
+        """In the format of an HPA's spec."""
         given = spec.get("behavior")
         if not given:
             return cls(is_given=False)
@@ -68,13 +68,13 @@ def _rules(given: Mapping[str, Any] | None, default: ScalingRules) -> ScalingRul
 
 
 class Decision(NamedTuple):
-    """One look of the controller.
+    """One sync of the controller.
 
     current:    replicas before.
-    wanted:     what the metrics ask for; None if the controller did not ask them.
-    stabilized: what is left of it after the windows.
+    wanted:     proposal of the metrics; None if the controller did not query them.
+    stabilized: the proposal after the windows.
     replicas:   replicas after.
-    limit:      what kept `replicas` from being `stabilized`; empty if nothing did.
+    limit:      why `replicas` differs from `stabilized`; empty if it does not.
     """
 
     current: int
@@ -85,9 +85,9 @@ class Decision(NamedTuple):
 
 
 class Controller:
-    """The memory of one HPA.
+    """State of one HPA.
 
-    is_new: the first look is the first of all, at which the replicas that there are count as wanted.
+    is_new: the first sync is the first ever, in which the existing replicas count as proposed.
     """
 
     def __init__(self, minimum: int, maximum: int, behavior: Behavior, *, is_new: bool = True) -> None:
@@ -99,16 +99,16 @@ class Controller:
         self._is_new = is_new
 
     def decide(self, now_s: float, current: int, wanted: int | None) -> Decision:
-        """One look, and what follows from it. Takes what `weigh` takes."""
+        """One sync, and its effects. Has the arguments of `weigh`."""
         decision = self.weigh(now_s, current, wanted)
         self.note(now_s, current, decision.replicas)
         return decision
 
     def weigh(self, now_s: float, current: int, wanted: int | None) -> Decision:
-        """One look, at a time that never goes back, without a change of the replicas.
+        """One sync without a change of the replicas. Time must not decrease.
 
         current: `spec.replicas` of the target.
-        wanted:  the largest proposal of the metrics; None if no metric has a value, which leaves the count alone.
+        wanted:  the largest proposal of the metrics; None if no metric has a value, which keeps the count.
         """
         if self._is_new:
             self._remember(now_s, current)
@@ -134,15 +134,15 @@ class Controller:
         return Decision(current, wanted, stabilized, replicas, limit)
 
     def stays(self, now_s: float, current: int) -> None:
-        """A look at which the metrics ask for what there is, within the bounds: with a behavior nothing can come of it.
+        """A sync in which the metrics propose the current count, within the bounds. With a behavior nothing changes.
 
-        Of several in a row the last is enough: windows remember nothing else of them.
+        Only the last of several in a row is needed, because windows remember nothing else of them.
         """
         self._is_new = False
         self._remember(now_s, current)
 
     def note(self, now_s: float, current: int, replicas: int) -> None:
-        """A change of the replicas, which policies count."""
+        """Record a change of the replicas, which policies count."""
         if replicas > current:
             self._ups.add(now_s, replicas - current)
         elif replicas < current:
@@ -200,9 +200,9 @@ class Controller:
 
 
 class _Window:
-    """The lowest or the highest recommendation of the last seconds, without those that a later one outdoes.
+    """The lowest or highest recommendation in the window, without values that a later one supersedes.
 
-    outdone: whether a kept value can no longer be the extreme once a new one exists.
+    outdone: whether a stored value can no longer be the extreme once a new one exists.
     """
 
     def __init__(self, seconds: int, outdone: Callable[[Any, Any], bool]) -> None:
@@ -216,7 +216,7 @@ class _Window:
         kept.append((now_s, value))
 
     def extreme(self, now_s: float, value: int) -> int:
-        """Of the window and of a new value. What is exactly as old as the window is outside."""
+        """The extreme of the window and a new value. A value exactly as old as the window is outside."""
         kept, since_s = self._kept, now_s - self._seconds
         while kept and kept[0][0] <= since_s:
             kept.popleft()
@@ -228,8 +228,8 @@ class _Window:
 class _Events:
     """Changes of the replicas in one direction.
 
-    One that is older than all policies of the direction makes room for the next. Those of the
-    other may still ask for it: so does the controller.
+    A change older than all policies of its direction is replaced by the next one, although policies of the
+    other direction may still need it, as in the controller.
     """
 
     def __init__(self, policies: Sequence[ScalingPolicy]) -> None:

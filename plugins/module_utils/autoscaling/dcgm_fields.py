@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Names of DCGM's fields: today's and those of dcgm-exporter 1.x. The only table of them.
+"""Names of DCGM's fields: current ones and those of dcgm-exporter 1.x. The only table of them.
 
 Later exporters still serve the names of 1.x with their file 1.x-compatibility-metrics.csv, and the best-known recipes
 use them. A field has the same unit and the same labels under both names.
@@ -87,7 +87,7 @@ def reads_fields(query: str) -> bool:
 
 
 def either(promql: str) -> str:
-    """PromQL of one field, by its name of today or else by its name in 1.x."""
+    """PromQL of one field, by its current name or else by its name in 1.x."""
     old = in_1x(promql)
     return promql if old == promql else f"({promql} or {old})"
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Defaults of the option `prometheus`, wherever it is read: those of a release of role prometheus_stack."""
+"""Defaults of the option `prometheus`: those of a release of the role prometheus_stack."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Demand: the load that is offered to a workload, in percent of a GPU. Unlike what a GPU does it has no upper end.
+"""Demand: the load that requests offer to a workload, in percent of a GPU. It has no upper limit, unlike a GPU's load.
 
-Requests offered a second times what a request costs, and the cost is learned: GPU time over requests served.
+Demand is the requests offered per second times the cost of a request, which is learned: GPU time over served requests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .request_counters import COUNTERS
 
 OPTIONS = ("source", "name", "offered", "served", "prior_gpu_seconds")
 
-# PromQL's quoted text: escapes are Go's, and only `text` may have line ends. A brace in it is a character like others.
+# Quoted text in PromQL: escapes are Go's, only backquoted text may contain newlines, and braces are plain characters.
 _ESCAPE = r"\\(?:[abfnrtv\\{quote}]|[0-3][0-7]{{2}}|x[0-9a-fA-F]{{2}}|u[0-9a-fA-F]{{4}}|U[0-9a-fA-F]{{8}})"
 _QUOTED = "|".join(
     [*(rf"{quote}(?:[^{quote}\\\n]|{_ESCAPE.format(quote=quote)})*{quote}" for quote in ('"', "'")), "`[^`]*`"]
@@ -29,47 +29,47 @@ _QUOTED = "|".join(
 _MATCHER = rf"\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*(?:{_QUOTED})\s*"
 _SELECTOR = re.compile(rf"[a-zA-Z_:][a-zA-Z0-9_:]*\s*(?:\{{\s*(?:{_MATCHER}(?:,{_MATCHER})*,?\s*)?\}})?")
 
-# A cost outside is not believed, GPU seconds a request.
+# Plausible costs, in GPU seconds per request. Others are ignored.
 LEAST_COST, MOST_COST = 0.00001, 100
-# A cost that was learned stands in so long where nothing can be learned, seconds: over a night.
+# Seconds for which a learned cost is used if nothing can be learned, such as over a night.
 HELD_S = 86_400
 
-# The rate of requests: how, over which window in seconds, from how many requests on. The first with enough counts. So
-# chance moves no rate by more than the tenth that an HPA tolerates; in two minutes a third of that has to do.
+# Request rates: function, window in seconds, and required number of requests. The first window with enough is used,
+# so that chance changes a rate by at most a tenth, which an HPA tolerates. For two minutes a third of that is enough.
 _RATES = (("irate", 5, 100), ("rate", 10, 100), ("rate", 30, 100), ("rate", 120, 30))
-# Two rates in a row are of the same load if the smaller is so much of the larger.
+# Two consecutive rates are of the same load if the smaller is at least this part of the larger.
 STEADY = 0.8
-# Few requests have a lower bound in a short window: their count less so many standard deviations. One deviation is the
-# square root of the count (Poisson). In 22 simulated hours chance put the bound a tenth above the load four times.
+# For few requests, a lower bound in a short window: their count minus this many standard deviations. The deviation is
+# the square root of the count (Poisson). In 22 simulated hours chance put the bound a tenth above the load four times.
 _SURELY = 2.5
 
-# So many requests are offered for each one that is served, at most. What fails more often is broken, and not too small.
+# Maximum ratio of offered to served requests. A workload that fails more often is broken rather than too small.
 _MOST_PER_ANSWER = 10
 
-# What is learned from: a window without gaps. At its edges requests and GPU time are seen at different moments.
-# That is wrong by what the load changes there, so both halves of it have to be alike: of requests, and of GPU time.
+# Window for learning, which must have no gaps. At its edges requests and GPU time are visible at different moments.
+# The error depends on the change of the load, so both halves must be alike in requests and in GPU time.
 _WINDOW_S = 60
 _LEAST_BUSY_PERCENT = 10
 _ALIKE = (0.8, 1.25)
 _LEAST_SERVED_PER_S = 0.5
 _LEAST_COMPLETE = 0.9
-# A counter is missed so long, seconds: a proxy that is not scraped takes requests away, and no GPU time.
+# Seconds for which a missing counter counts: a proxy that is not scraped removes requests, but no GPU time.
 _MISSED_S = 900
-# Where a smaller share is served, GPUs are full, for an unknown reason: a cost that rises then is ignored.
+# If a smaller share is served, GPUs are full for an unknown reason, so a rising cost is ignored.
 _LEAST_SERVED_SHARE = 0.9
 # Between two evaluations, seconds: each half of the window has one.
 LONGEST_INTERVAL_S = _WINDOW_S // 2
-# The median of what was seen in this time counts: no step of the load and no restart moves it.
+# The median over this time counts, so that no load step or restart distorts it.
 _MEMORY = "5m"
-# How far back a rule looks for what it said itself before.
+# How far back a rule reads its own previous value.
 _BEFORE = "5m"
 
-# What a GPU did for less than that is no reason to doubt a demand, seconds. Of pods that become ready one by one the
-# first are full for a moment. Their values and those of the last are of different moments, and add up to too much.
+# Load of a GPU that lasts less than these seconds does not override a demand. When pods become ready one by one,
+# the first ones are full for a moment, and values of different moments add up to too much.
 SUSTAINED_S = 15
 
-# Workloads whose pods are matched by name. kube-state-metrics and its rules would show a new pod a minute late. Until
-# then its requests counted and its GPU did not.
+# Workloads whose pods are matched by name, because kube-state-metrics would show a new pod a minute late. Until
+# then its requests would count without its GPU.
 KINDS = ("Deployment", "StatefulSet")
 
 
@@ -77,10 +77,10 @@ KINDS = ("Deployment", "StatefulSet")
 class Demand:
     """The source of request counts.
 
-    offered: selectors of counters of requests that were answered, refused or failed for want of GPU time.
+    offered: selectors of counters of requests that were answered, rejected, or failed for lack of GPU time.
     served:  selectors of those that took GPU time.
-    prior:   GPU seconds a request as long as nothing is learned; None for none.
-    source:  who counts, a key of COUNTERS; empty for the user's own selectors.
+    prior:   GPU seconds per request until a cost is learned; None for none.
+    source:  key of COUNTERS; empty for the user's own selectors.
     """
 
     offered: tuple[str, ...]
@@ -90,7 +90,7 @@ class Demand:
 
     @classmethod
     def from_options(cls, given: Options, namespace: str, target: str) -> Demand:
-        """The demand that options describe. Raises: HopError if they are incomplete or contradict each other."""
+        """Parse a demand. Raises: HopError if the options are incomplete or contradictory."""
         prior = _prior(given)
         source, selectors = given.text("source"), [option for option in ("offered", "served") if option in given]
         if not source:
@@ -119,25 +119,25 @@ class Demand:
         return cls(counter.offered(namespace, name), counter.served(namespace, name), prior, source)
 
     def probes(self, workload: str) -> Iterator[Metric]:
-        """What can be tried before anything is recorded: whether there are such counters."""
+        """Queries to test before anything is recorded: whether the counters exist."""
         for outcome, selectors in (("offered", self.offered), ("served", self.served)):
             yield Metric(f"requests {outcome} to {workload}", f"count({' or '.join(selectors)})", per="workload")
 
 
 def sustained_metric(of: Metric, namespace: str, pods: str) -> Metric:
-    """What is read of each pod beside the demand, in case that is too low.
+    """Series of each pod beside the demand, in case the demand is too low.
 
     pods: regular expression of the pods' names.
     """
     values = _of_pods(of, namespace, pods)
-    # Rules that are evaluated less often than that leave no sample in the window. Their last value has lasted.
+    # With a longer evaluation interval the window has no sample. Then the last value counts as sustained.
     return replace(of, name=sustained_name(of.name), query=f"min_over_time({values}[{SUSTAINED_S}s])\nor\n{values}")
 
 
 def demand_metric(of: Metric, labels: Mapping[str, str]) -> Metric:
-    """What the HPA reads: the demand, or else the load of the GPUs. So it always has a value.
+    """The series for the HPA: the demand, or else the load of the GPUs, so that it always has a value.
 
-    Clients that try again and again while nothing answers them, or nearly nothing, are no demand.
+    Retries of clients are not a demand if nothing, or almost nothing, is answered.
     labels: of the workload's series.
     """
     series = _series(of, _matchers(labels))
@@ -153,10 +153,10 @@ or
 def recordings(
     demand: Demand, of: Metric, labels: Mapping[str, str], pods: str, interval_s: int
 ) -> Iterator[tuple[str, str]]:
-    """Series and PromQL of what the demand is made of, in the order in which they are evaluated.
+    """Series and PromQL of the parts of the demand, in the order of evaluation.
 
-    labels: of the workload's series. pods: regular expression of its pods' names. interval_s: between two evaluations.
-    Raises: HopError if that is too long to learn anything.
+    labels: labels of the workload's series. pods: regular expression of pod names. interval_s: between two evaluations.
+    Raises: HopError if the interval is too long to learn anything.
     """
     if interval_s > LONGEST_INTERVAL_S:
         raise HopError(
@@ -170,7 +170,7 @@ def recordings(
     samples = math.ceil(_LEAST_COMPLETE * _WINDOW_S / interval_s)
     yield f"{raw}busy", f"sum({_of_pods(of, labels['namespace'], pods)})"
     yield f"{raw}counters", f"count({' or '.join(demand.offered)})"
-    # irate counts between two samples. Counters are taken to be scraped as often as rules are evaluated.
+    # irate uses two samples. Counters are assumed to be scraped as often as rules are evaluated.
     rates = "\n  or\n".join(
         f"  {_per_second(function, demand.offered, f'[{span}s]')}"
         f" >= {requests / (interval_s if function == 'irate' else span):.3g}"
@@ -178,8 +178,8 @@ def recordings(
     )
     yield f"{raw}rate", f"(\n{rates}\n)\nand\n{series['counters']}"
     yield f"{raw}least", _least(demand)
-    # Answers that were held up come all at once, and of a step the first rate has only a part. A value that
-    # occurs twice is neither.
+    # Delayed answers arrive all at once, and the first rate after a step covers only a part of it. A value that
+    # occurs twice is not affected.
     twice, thrice = (f"{raw}rate{matchers}[{math.ceil((many - 0.5) * interval_s)}s]" for many in (2, 3))
     at_least = f"{raw}least{matchers}[{math.ceil(2.5 * interval_s)}s]"
     yield (
@@ -208,9 +208,9 @@ max(
 
 
 def _answered(demand: Demand, rate: str) -> str:
-    """PromQL: requests served a second, soon after nothing is served any more. rate: of those that are offered.
+    """PromQL: requests served per second, quickly 0 when nothing is served any more. rate: of offered requests.
 
-    Few requests are not served in each scrape interval.
+    With few requests, some scrape intervals have none that was served.
     """
     (_irate, latest_s, _any), (_rate, short_s, many), (_long, long_s, _few), (_longest, longest_s, _fewest) = _RATES
     per_second = [_per_second("rate", demand.served, f"[{span_s}s]") for span_s in (long_s, longest_s)]
@@ -219,13 +219,13 @@ def _answered(demand: Demand, rate: str) -> str:
 
 
 def _served(demand: Demand, counters: str, samples: int) -> str:
-    """PromQL: requests served a second in the last minute, if that minute can tell what a request costs.
+    """PromQL: requests served per second in the last minute, if that minute is valid for a cost.
 
-    counters: how many there are. samples: that a minute without a gap has.
+    counters: number of counters. samples: number in a minute without gaps.
     """
     least, most = _ALIKE
     minute = _per_second("rate", demand.served, f"[{_WINDOW_S}s]")
-    # Halves where they have two scrapes; else this minute and the one before.
+    # Compares halves with at least two scrapes each; otherwise this minute and the previous one.
     changes = "\n    or\n".join(
         f"    {_per_second('rate', demand.served, f'[{span_s}s]')}"
         f" / {_per_second('rate', demand.served, f'[{span_s}s]', span_s)}"
@@ -246,9 +246,9 @@ and on ()
 
 
 def _sample(demand: Demand, raw: str, matchers: str, samples: int) -> str:
-    """PromQL: the cost in the last minute. Of idle GPUs the most that it can be, if the cost is above that.
+    """PromQL: the cost in the last minute. For idle GPUs the upper bound of the cost, if the current cost is above it.
 
-    raw: what the parts' names begin with. samples: that a minute without a gap has.
+    raw: prefix of the parts' names. samples: number in a minute without gaps.
     """
     busy, served, cost = (f"{raw}{part}{matchers}" for part in ("busy", "served", "cost"))
     window, half = f"[{_WINDOW_S}s]", f"[{_WINDOW_S // 2}s]"
@@ -276,9 +276,9 @@ sum(
 
 
 def _least(demand: Demand) -> str:
-    """PromQL: a lower bound of the rate of few requests, the larger of two windows. No value where requests are many.
+    """PromQL: a lower bound of the rate of few requests, the larger of two windows. No value with many requests.
 
-    A window with enough of them shows a step minutes later. On the way down that window alone counts.
+    A window with enough requests shows a step minutes late. Scaling down uses only that window.
     """
     (short_s, requests), long_s = _RATES[1][1:], _RATES[2][1]
     short, long = (_per_second("rate", demand.offered, f"[{span_s}s]") for span_s in (short_s, long_s))

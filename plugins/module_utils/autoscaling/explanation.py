@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Why an HPA has set its replicas, in a sentence a decision, from what was recorded meanwhile."""
+"""Explains each decision of an HPA in a sentence, from recorded series."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .replicas import (
 )
 from .scaling import ScalingRules
 
-# A decision shows up to a scrape of kube-state-metrics later.
+# A decision is visible up to one scrape of kube-state-metrics later.
 _LATE_S = 60
 
 
 @dataclass(frozen=True)
 class RecordedDecisions:
-    """What was recorded of an HPA, a sample a step.
+    """Recorded series of an HPA, one sample per step.
 
-    trace:    its metrics; `replicas` are those that the HPA has set.
-    speaking: by metric that has a value a pod: how many pods have one.
-    units:    by metric, as words show them.
+    trace:    its metrics; `replicas` are those set by the HPA.
+    speaking: number of pods with a value, by Pods metric.
+    units:    unit in texts, by metric.
     """
 
     trace: Trace
@@ -38,16 +38,16 @@ class RecordedDecisions:
 
 @dataclass(frozen=True)
 class _Look:
-    """A decision with what the metrics said: the one that asked for most, and why."""
+    """A decision with the metric that proposed most, and the reason."""
 
     decision: Decision
     because: str
 
 
 def explain(recorded: RecordedDecisions, setting: Setting) -> Iterator[dict[str, Any]]:
-    """Each change of the replicas, oldest first: time_s, before, after, sentence, and whether the arithmetic agrees.
+    """Changes of the replicas, oldest first: time_s, before, after, sentence, and whether the arithmetic agrees.
 
-    It agrees if the values that were recorded just before give that number of replicas.
+    It agrees if the values recorded just before result in that number of replicas.
     """
     trace = recorded.trace
     controller = Controller(setting.minimum, setting.maximum, setting.behavior, is_new=False)
@@ -58,7 +58,7 @@ def explain(recorded: RecordedDecisions, setting: Setting) -> Iterator[dict[str,
         if not isfinite(count):
             continue
         if current is not None and int(count) != current:
-            # The values of this step may be those that the controller has seen.
+            # The controller may have read the values of this step.
             looks.append(_look(recorded, setting, controller, step, current))
             yield _explained(looks, trace.start_s + now_s, current, int(count), setting, trace.step_s)
             controller.note(now_s, current, int(count))

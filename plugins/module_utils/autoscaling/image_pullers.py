@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""DaemonSets that pull the images of workloads ahead, so that a new pod does not wait for them."""
+"""Creates DaemonSets that pull the images of workloads, so that new pods do not wait for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOBODY = 65534
 def image_pullers(
     targets: Sequence[Manifest], pause_image: str, affinity: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """One for each target that has a pod template. affinity: that of the nodes with GPUs."""
+    """One DaemonSet for each target with a pod template. affinity: affinity to nodes with GPUs."""
     seen: list[Manifest] = []
     for target in targets:
         if target not in seen and "template" in (target.get("spec") or {}):
@@ -27,7 +27,7 @@ def image_pullers(
 
 def _daemon_set(target: Manifest, pause_image: str, affinity: Mapping[str, Any]) -> dict[str, Any]:
     metadata = target["metadata"]
-    # With the kind, since the selector cannot be changed: a Deployment may become a Rollout with the same name.
+    # The name includes the kind, because selectors are immutable: a Deployment may become a Rollout with the same name.
     title = f"{target['kind']}-{metadata['name']}".lower()
     labels = {LABEL: short_name(title)}
     return {
@@ -55,7 +55,7 @@ def _pod(workload: Mapping[str, Any], pause_image: str, affinity: Mapping[str, A
         "tolerations": [*(workload.get("tolerations") or ()), GPU_TAINT],
         "nodeSelector": workload.get("nodeSelector") or {},
         "imagePullSecrets": workload.get("imagePullSecrets") or [],
-        # The API server gives pods that name no pull secrets those of their ServiceAccount.
+        # Pods without pull secrets get those of their ServiceAccount from the API server.
         **({"serviceAccountName": account} if account else {}),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -90,6 +90,6 @@ def _pod(workload: Mapping[str, Any], pause_image: str, affinity: Mapping[str, A
 
 
 def _images(workload: Mapping[str, Any]) -> list[str]:
-    """Each image once, those of init containers first."""
+    """Each image once, images of init containers first."""
     containers = [*(workload.get("initContainers") or ()), *(workload.get("containers") or ())]
     return list(dict.fromkeys(str(container["image"]) for container in containers))

@@ -23,7 +23,7 @@ from .replicas import Tolerance, in_thousandths
 
 Recording = tuple[str, str]
 
-# kube-state-metrics' series of the replicas that a workload is asked to have, by kind as the owner rule calls it.
+# kube-state-metrics' series of the desired replicas, by kind as in the owner rule.
 _SPEC_REPLICAS = {
     "deployment": ("deployment", "kube_deployment_spec_replicas"),
     "statefulset": ("statefulset", "kube_statefulset_replicas"),
@@ -34,14 +34,14 @@ WORKLOAD_TYPES = {"Deployment": "deployment", "StatefulSet": "statefulset"}
 
 _OF_WORKLOAD = "namespace, workload, workload_type"
 
-# The HPA reads `wanted` before `stays`, and an evaluation may come between. Two zeros would then propose the minimum.
-# So `stays` is 1 for longer than two reads are apart: KEDA gives a query 3 s.
+# The HPA reads `wanted` before `stays`. If an evaluation happens between them, two zeros would propose the minimum.
+# So `stays` remains 1 for longer than the time between two reads: KEDA gives a query 3 s.
 HELD_S = 10
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """Names of what is recorded for the workloads that scale on one metric."""
+    """Names of the series recorded for the workloads that scale on one metric."""
 
     metric: str
 
@@ -60,12 +60,12 @@ class Decisions:
 
     @property
     def ratio(self) -> str:
-        """Usage of the pods that have a value, over their target."""
+        """Usage of the pods that have a value, relative to their target."""
         return self._of("ratio")
 
     @property
     def value(self) -> str:
-        """Of each pod that counts, in thousandths."""
+        """Value of each counted pod, in thousandths."""
         return f"namespace_workload_pod:{self.metric}_decision:value"
 
     @property
@@ -80,7 +80,7 @@ class Decisions:
         return f"namespace_workload:{self.metric}_decision:{part}"
 
     def of_target(self, value: float, tolerance: Tolerance) -> list[Recording]:
-        """What the rule of one workload tells the shared rule: target and tolerance, as the controller reads them."""
+        """Inputs of one workload for the shared rule: target and tolerance, as the controller reads them."""
         lowest, highest = tolerance.band
         return [
             (self.target, f"vector({in_thousandths(value)})"),
@@ -89,11 +89,11 @@ class Decisions:
         ]
 
     def recordings(self, values: str, interval_s: int, namespace: str = "") -> Iterator[Recording]:
-        """For all workloads with a target, in the order of evaluation. A workload without a value gets no decision.
+        """Rules for all workloads with a target, in the order of evaluation. Workloads without a value get no decision.
 
         values:     recorded series of the metric, one per namespace and pod.
         interval_s: between two evaluations.
-        namespace:  the only one to look at; empty for all.
+        namespace:  limits the rules to one namespace; empty for all.
         """
         within = f"{{namespace={quoted(namespace)}}}" if namespace else ""
         and_within = f",namespace={quoted(namespace)}" if namespace else ""
@@ -174,7 +174,7 @@ class Decisions:
             unless ({spoken} >= {self.lowest}{within} <= {self.highest}{within})
             unless (({ratio} - 1) * ({spoken} - 1) < 0)""",
         )
-        # All pods speak: what is asked for. Else never against the direction; a count that is not known is not left.
+        # If all pods have a value, the proposal. Otherwise never against the direction; an unknown count stays.
         agreed = f"({asked}{within} and {votes} == {said}{within})"
         fewer = f"(({asked}{within} and {spoken} < 1) < {self._of('current')}{within})"
         yield self._of("current"), self._current(within)
@@ -202,7 +202,7 @@ class Decisions:
         yield self.stays, f"max_over_time({self._of('stays_now')}{within}[{held_s}s]) and {said}{within}"
 
     def _current(self, within: str) -> str:
-        """Replicas that the workload is asked to have, as kube-state-metrics has last been scraped."""
+        """Desired replicas of the workload, from the last scrape of kube-state-metrics."""
         return "\nor\n".join(
             _text(
                 f"""

@@ -37,7 +37,7 @@ def is_api_version(text: str) -> bool:
 
 
 def is_group_version(text: str) -> bool:
-    """With a group, which the API server wants of the target of an HPA."""
+    """API version with a group, which the API server requires of an HPA's target."""
     return "/" in text and is_api_version(text)
 
 
@@ -46,7 +46,7 @@ def is_label_value(text: str) -> bool:
 
 
 def is_qualified_name(text: str) -> bool:
-    """Of a label or of a resource, with a prefix or without: ``app``, ``nvidia.com/gpu``."""
+    """Name of a label or a resource, with or without a prefix: ``app``, ``nvidia.com/gpu``."""
     prefix, slash, name = text.rpartition("/")
     is_name = bool(name) and is_label_value(name)
     return is_name and (is_dns_subdomain(prefix) if slash else True)
@@ -58,7 +58,7 @@ def is_container_resource(text: str) -> bool:
 
 
 def is_path_segment(text: str) -> bool:
-    """What can stand alone in the path of a request: the name of a metric for instance."""
+    """A single segment in the path of a request, such as the name of a metric."""
     return text not in (".", "..") and "/" not in text and "%" not in text
 
 
@@ -66,7 +66,7 @@ _DIGEST_LENGTH = 8
 
 
 def short_name(text: str) -> str:
-    """The text itself if it can be the value of a label; a longer one is cut, and told from others by a digest."""
+    """The text if it is a valid label value; a longer text is cut and ends with a digest."""
     if len(text) <= LONGEST_LABEL:
         return text
     beginning = text[: LONGEST_LABEL - _DIGEST_LENGTH - 1].rstrip("-.")

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Autoscalers that a backend cannot scale, as one error."""
+"""Reports autoscalers that a backend cannot scale, in one error."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .spec import Autoscaler
 
 
 def refuse(found: Iterable[tuple[Autoscaler, Iterable[tuple[str, str]]]], *more: HopError) -> None:
-    """Raises: HopError that names each autoscaler with its first fault, and `more`, if there are any.
+    """Raises: HopError that lists each autoscaler with its first problem, and `more`, if there are any.
 
-    found: for each autoscaler what is seen, and what to do.
+    found: problem and fix for each autoscaler.
     """
     errors = [
         HopError(Hop.SPEC, seen=f"autoscaler {autoscaler.name}: {seen}", fix=fix)

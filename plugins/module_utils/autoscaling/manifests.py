@@ -35,25 +35,25 @@ from .spec import (
 Manifest = dict[str, Any]
 
 METRIC_LABEL = "kubegpu.autoscale/metric"
-# On the rule of one workload: the autoscaler it is for.
+# Annotation on the rule of one workload: its autoscaler.
 AUTOSCALER_ANNOTATION = "kubegpu.autoscale/autoscaler"
-# On the rule of a profile: the labels of the scrape targets that it believes.
+# Annotation on the rule of a profile: labels of the scrape targets that it uses.
 EXPORTER_ANNOTATION = "kubegpu.autoscale/exporter-labels"
-# On an HPA that KEDA makes: target values and tolerances that the recording rules apply in the HPA's place.
+# Annotation on KEDA's HPAs: target values and tolerances that the recording rules apply instead of the HPA.
 DECISION_ANNOTATION = "kubegpu.autoscale/decision"
-# What KEDA makes HPAs of, and its label on each metric of such an HPA: the name of that object.
+# The owner of KEDA's HPAs, and its label on each metric of such an HPA: the name of that object.
 SCALED_OBJECT = "ScaledObject"
 SCALED_OBJECT_LABEL = "scaledobject.keda.sh/name"
-# On an HPA: what its scaling rules were computed from. Without it they are measured anew.
+# Annotation on an HPA: the dead time of its scaling rules. Without it, the dead time is measured again.
 DEAD_TIME_ANNOTATION = "kubegpu.autoscale/dead-time-seconds"
 
 
 @dataclass(frozen=True)
 class RuleOptions:
-    """Where recording rules go so that Prometheus loads them, how often they are evaluated, and what they believe.
+    """How recording rules are created: location and labels for Prometheus, evaluation interval, and scrape targets.
 
-    exporter_labels: of the scrape targets whose rows about GPUs count; empty for any target, None if still unknown.
-    inventory:       id of the inventory that the objects are made for.
+    exporter_labels: labels of the scrape targets for GPU metrics; empty for any target, None if still unknown.
+    inventory:       ID of the inventory of the objects.
     prometheus_url:  Address at which KEDA queries Prometheus; empty if that needs a login or a private CA.
     """
 
@@ -66,9 +66,9 @@ class RuleOptions:
 
 
 def prometheus_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Manifest]:
-    """One for each profile, shared by its autoscalers, and one for each workload with a separate value.
+    """One rule for each profile, shared by its autoscalers, and one for each workload with a separate value.
 
-    Autoscalers share a profile of the collection in the whole cluster, and a custom metric in their namespace.
+    A profile is shared in the whole cluster, and a custom metric in its namespace.
     """
     shared = [profile_rule(profile, rules, namespace) for namespace, profile in shared_profiles(autoscalers)]
     own = [workload_rule(autoscaler, rules) for autoscaler in autoscalers if _workload_metrics(autoscaler)]
@@ -76,7 +76,7 @@ def prometheus_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> l
 
 
 def rule_names(autoscaler: Autoscaler) -> list[str]:
-    """Of the PrometheusRules that record what it reads."""
+    """Names of the PrometheusRules for this autoscaler."""
     shared = [profile.rule_name(autoscaler.namespace) for profile in autoscaler.profiles if profile.recorded]
     return [*shared, workload_rule_name(autoscaler.key)] if _workload_metrics(autoscaler) else shared
 
@@ -109,7 +109,7 @@ def metrics_of(autoscalers: Iterable[Autoscaler]) -> list[Metric]:
 
 
 def resources_of(autoscaler: Autoscaler) -> list[str]:
-    """What metrics.k8s.io has to know for it: cpu and memory of pods or of their containers."""
+    """Resources that it needs from metrics.k8s.io: cpu and memory of pods or containers."""
     entries = [raw.get("resource") or raw.get("containerResource") or {} for raw in autoscaler.raw_metrics]
     return [entry["name"] for entry in entries if "name" in entry]
 
@@ -117,7 +117,7 @@ def resources_of(autoscaler: Autoscaler) -> list[str]:
 def profile_rule(profile: Profile, rules: RuleOptions, namespace: str = "") -> Manifest:
     """The recording rules that all autoscalers on `profile` share, in one namespace if one is given."""
     exporter = rules.exporter_labels or {}
-    # The adapter takes a series with a job for one that was scraped.
+    # The adapter treats a series with a job as scraped.
     labels: Manifest = {"labels": {"namespace": namespace, "job": ""}} if namespace else {}
     recordings = [
         {"record": series, "expr": query_in(namespace, query), **labels}
@@ -132,7 +132,7 @@ def profile_rule(profile: Profile, rules: RuleOptions, namespace: str = "") -> M
 
 
 def query_in(namespace: str, query: str) -> str:
-    """The query without the pods of other namespaces, so that no namespace records values for another."""
+    """The query limited to the pods of the namespace, so that no namespace records values for another."""
     if not namespace:
         return query
     return (
@@ -191,10 +191,10 @@ def horizontal_pod_autoscaler(autoscaler: Autoscaler, inventory: str = DEFAULT_I
 
 
 def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autoscaler:
-    """The autoscaler that an HPA was made from, as far as the HPA tells.
+    """The autoscaler of an HPA, as far as the HPA shows it.
 
-    CPU and memory stay raw, and so does a metric of another object than the target: its value is not the target's.
-    queries: what is recorded, by series.
+    CPU and memory stay raw metrics, as does a metric of an object other than the target.
+    queries: recorded queries by series.
     """
     backend = backend_behind(hpa)
     hpa = as_decided(hpa)
@@ -232,9 +232,9 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
 
 
 def decision_annotation(autoscaler: Autoscaler) -> str:
-    """What `autoscaler_of` needs to read KEDA's HPA back.
+    """The annotation from which `autoscaler_of` restores the autoscaler of KEDA's HPA.
 
-    There, a metric of type Pods is two and the tolerance is 0. A total has another type, and the minimum is not 0.
+    There, a Pods metric is two metrics, and the tolerance is 0. A total has another type, and the minimum is not 0.
     """
     tolerances = {"scaleUp": autoscaler.scale_up.tolerance, "scaleDown": autoscaler.scale_down.tolerance}
     targets = autoscaler.metric_targets
@@ -250,7 +250,7 @@ def decision_annotation(autoscaler: Autoscaler) -> str:
 
 
 def as_decided(hpa: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An HPA of KEDA with the metrics and tolerances of its autoscaler; any other HPA as it is."""
+    """KEDA's HPA with the metrics and tolerances of its autoscaler; any other HPA unchanged."""
     decision, spec = _decision(hpa), hpa["spec"]
     if not decision:
         return hpa
@@ -281,14 +281,14 @@ def backend_behind(hpa: Mapping[str, Any]) -> str:
 
 
 def _decision(scaler: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of an HPA of KEDA or a ScaledObject that this collection made; empty for all else."""
+    """Annotation of KEDA's HPAs and ScaledObjects of this collection; empty otherwise."""
     text = (scaler["metadata"].get("annotations") or {}).get(DECISION_ANNOTATION, "{}")
     decision: Mapping[str, Any] = json.loads(text) if is_managed(scaler) and _is_of_keda(scaler) else {}
     return decision
 
 
 def _is_of_keda(scaler: Mapping[str, Any]) -> bool:
-    """By its owner or its metrics: when the backend changes, the HPA keeps the annotations that KEDA gave it."""
+    """Whether KEDA owns the HPA, by its owner or metrics: annotations of KEDA remain when the backend changes."""
     references = scaler["metadata"].get("ownerReferences") or ()
     entries = [entry["external"] for entry in scaler["spec"].get("metrics") or () if entry["type"] == EXTERNAL]
     selectors = [(entry["metric"].get("selector") or {}).get("matchLabels") or {} for entry in entries]
@@ -300,14 +300,14 @@ def _is_of_keda(scaler: Mapping[str, Any]) -> bool:
 
 
 def measured_dead_time(hpa: Mapping[str, Any]) -> int:
-    """What an HPA of this collection was computed with; 0 if it is missing or invalid."""
+    """The dead time of an HPA of this collection; 0 if it is missing or invalid."""
     text = (hpa["metadata"].get("annotations") or {}).get(DEAD_TIME_ANNOTATION, "")
     seconds = int(text) if re.fullmatch("[0-9]{1,6}", text) else 0
     return seconds if seconds <= LONGEST_DEAD_TIME_S else 0
 
 
 def _is_of(target: Target, entry: Manifest) -> bool:
-    """Whether the metrics APIs can be asked for an entry's value by the target, or by its pods."""
+    """Whether the metrics APIs can be queried for an entry's value by the target or its pods."""
     if entry["type"] == OBJECT:
         described = entry["object"]["describedObject"]
         return target.kind in WORKLOAD_LABELS and (described["kind"], described["name"]) == (target.kind, target.name)
@@ -315,14 +315,14 @@ def _is_of(target: Target, entry: Manifest) -> bool:
 
 
 def _is_recorded(target: Target, entry: Manifest) -> bool:
-    """Whether a rule can record it: of a target's total only where Prometheus can tell the target's pods."""
+    """Whether a rule can record it: for a target's total only if Prometheus can identify the target's pods."""
     return entry["type"] == PODS or target.kind in WORKLOAD_LABELS
 
 
 def _metric_target_of(entry: Manifest, queries: Mapping[str, str], *, is_ours: bool) -> MetricTarget:
     """The metric_target of an entry of an HPA's metrics.
 
-    In a third-party HPA a metric with a name of this collection counts only if it is recorded.
+    In a third-party HPA, a metric name of this collection counts only if the metric is recorded.
     """
     content = entry[entry["type"].lower()]
     name, target = content["metric"]["name"], content["target"]
@@ -346,7 +346,7 @@ def recordings_of(rule: Mapping[str, Any]) -> Iterator[Manifest]:
 
 
 class RecordedQueries:
-    """What rules record, by series: for all namespaces, or for one."""
+    """Recorded queries by series: for all namespaces, or for one."""
 
     def __init__(self, rules: Iterable[Mapping[str, Any]]) -> None:
         self._by_namespace: dict[str, dict[str, str]] = {}
@@ -355,19 +355,19 @@ class RecordedQueries:
             queries.update((recording["record"], recording.get("expr", "")) for recording in recordings_of(rule))
 
     def of(self, hpa: Mapping[str, Any]) -> Mapping[str, str]:
-        """Those that the HPA may read."""
+        """Queries that the HPA may read."""
         return ChainMap(self._by_namespace.get(hpa["metadata"]["namespace"], {}), self._by_namespace.get("", {}))
 
 
 def metric_of(manifest: Manifest) -> str:
-    """The metric that an object of this collection is about; empty if it is none."""
+    """The metric of an object of this collection; empty for other objects."""
     return (manifest["metadata"].get("labels") or {}).get(METRIC_LABEL, "")
 
 
 def metric_names(hpa: Manifest, types: Collection[str] = (PODS, OBJECT, EXTERNAL)) -> set[str]:
-    """What an HPA asks the metrics APIs for, by metrics of these types.
+    """Metrics that an HPA queries, of these types.
 
-    Of KEDA's HPAs and of ScaledObjects of this collection, what their rules read.
+    For KEDA's HPAs and ScaledObjects of this collection, the metrics that their rules read.
     """
     if decision := _decision(hpa):
         return {name for metric in decision["targets"] for name in (metric, f"{metric}_decision", f"{metric}_target")}
@@ -376,7 +376,7 @@ def metric_names(hpa: Manifest, types: Collection[str] = (PODS, OBJECT, EXTERNAL
 
 
 def _pods_metric(metric_target: MetricTarget, _autoscaler: Autoscaler) -> Manifest:
-    """Pods that are pending or do not report yet damp the average, so it does not overshoot."""
+    """Pods that are pending or have no value yet damp the average, so it does not overshoot."""
     return {
         "type": PODS,
         "pods": {"metric": {"name": metric_target.metric.name}, "target": _average(metric_target.value)},
@@ -394,7 +394,7 @@ def _object_metric(metric_target: MetricTarget, autoscaler: Autoscaler) -> Manif
 
 
 def external_labels(metric_target: MetricTarget, target: Target) -> dict[str, str]:
-    """What selects the workload's series in external.metrics.k8s.io: the user's labels, or those that we record."""
+    """Selector of the workload's series in external.metrics.k8s.io: the user's labels, or the recorded ones."""
     return (
         {WORKLOAD_LABELS[target.kind]: target.name}
         if metric_target.metric.query
@@ -426,7 +426,7 @@ def _workload_metrics(autoscaler: Autoscaler) -> list[MetricTarget]:
 
 
 def _demand_queries(autoscaler: Autoscaler, rules: RuleOptions) -> Iterator[tuple[str, str]]:
-    """Series and PromQL of what the demand is made of, and of what is read of the pods beside it."""
+    """Series and PromQL of the demand's parts, and of the pod values beside it."""
     target, [leading, *_others] = autoscaler.target, autoscaler.metric_targets
     if autoscaler.demand:
         if leading.type == PODS:
@@ -440,7 +440,7 @@ def _demand_queries(autoscaler: Autoscaler, rules: RuleOptions) -> Iterator[tupl
         )
 
 
-# Names of kinds in that rule. It has its own names for Kubernetes' kinds, and uses any other kind as it is written.
+# Kinds as that rule spells them. It has its own names for Kubernetes' kinds, and uses other kinds unchanged.
 _WORKLOAD_TYPES = {
     "Deployment": '="deployment"',
     "StatefulSet": '="statefulset"',
@@ -449,7 +449,7 @@ _WORKLOAD_TYPES = {
 
 
 def _workload_query(autoscaler: Autoscaler, metric_target: MetricTarget) -> str:
-    """PromQL: the workload's value, without labels; none while a running pod has none.
+    """PromQL: the workload's value, without labels; missing while a running pod has none.
 
     A rule of kube-prometheus-stack maps pods to workloads (kubernetes-mixin, pod_owner).
     """
@@ -487,7 +487,7 @@ def rule_object(
     namespace: str = "",
     **metadata: Manifest,
 ) -> Manifest:
-    """namespace: the one that the rule serves; empty if it serves all."""
+    """namespace: namespace that the rule serves; empty for all."""
     labels = {
         **rules.labels,
         **object_labels(profile, rules.inventory),

@@ -17,9 +17,9 @@ from .promql import DCGM_EXPORTER, MODEL_SERVER, TRITON, Reporter, Source, avera
 from .replicas import DEFAULT_TOLERANCE
 
 _NAME = re.compile(r"[a-z]([a-z0-9_]{0,50}[a-z0-9])?")
-# As others may call a metric that they serve, KEDA's s0-prometheus for instance; the HPA asks in lower case.
+# Names that other servers may use, such as KEDA's s0-prometheus; the HPA queries in lower case.
 _EXTERNAL_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
-# Options of a user's own metric that are text, with their defaults.
+# Text options of a custom metric, with their defaults.
 _OWN_TEXTS = {"name": "", "query": "", "per": "pod"}
 
 PERCENT = "percent"
@@ -28,16 +28,16 @@ NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Metric:
-    """A name in the metrics API and the PromQL that is recorded for it.
+    """A metric: its name in the metrics API and its recorded PromQL.
 
-    query:        PromQL, one series per namespace and pod, or with per="workload" one that is the workload's total;
+    query:        PromQL with one series per namespace and pod, or with per="workload" one series with the total;
                   empty for an existing external metric.
-    parts:        series of single GPUs that the query reads, and the source of each: they are recorded before it.
+    parts:        series per GPU that the query reads, and their sources; recorded before the query.
     unit:         what the values count.
-    sources:      names of the series that the query reads, the preferred one first; empty for a user's query.
-    target_value: average per pod to aim at where the user names none, in that unit.
+    sources:      series that the query reads, the preferred one first; empty for a user's query.
+    target_value: default average per pod, in that unit.
     selector:     labels of an external metric.
-    reporter:     who serves the sources: dcgm-exporter or model server; empty for a user's query.
+    reporter:     what serves the sources: dcgm-exporter or model server; empty for a user's query.
     """
 
     name: str
@@ -57,20 +57,20 @@ class Metric:
 
     @property
     def is_smoothed(self) -> bool:
-        """What a GPU did in one second differs from what it did in the next, under the same load."""
+        """Whether the value is smoothed: the load of a GPU differs from second to second."""
         return self.name in ACTIVITIES
 
     @property
     def latest(self) -> str:
-        """The recorded series of the values as they are read."""
+        """The recorded series of unsmoothed values."""
         return f"namespace_pod:{self.name}:now" if self.is_smoothed else self.series
 
     def recordings(self, exporter_labels: Mapping[str, str] = NO_LABELS) -> tuple[tuple[str, str], ...]:
-        """Series and PromQL of what is recorded of each GPU and pod, in the order of evaluation.
+        """Series and PromQL for each GPU and pod, in the order of evaluation.
 
-        A smoothed value is half of what is read now, and half of what was recorded before: an exponential moving
-        average. A pause of the load and the burst after it then do not look like a load that has risen.
-        exporter_labels: of the scrape targets that are believed about GPUs.
+        A smoothed value is the average of the current value and the previous smoothed value: an exponential moving
+        average. So a pause of the load and the burst after it do not look like a higher load.
+        exporter_labels: labels of the scrape targets for GPU metrics.
         """
         parts = tuple((series, source.per_part(equal(exporter_labels))) for series, source in self.parts)
         if not self.is_smoothed:
@@ -90,15 +90,15 @@ class Metric:
 
     @property
     def is_of_gpus(self) -> bool:
-        """Its values are those of GPUs, as dcgm-exporter reports them."""
+        """Whether its values are of GPUs, as dcgm-exporter reports them."""
         return self.reporter == DCGM_EXPORTER.name
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What an autoscaler's `metric` names: one metric, or several that one HPA takes together.
+    """A profile, selected by an autoscaler's `metric`: one metric, or several for one HPA.
 
-    caveats: what the metric cannot tell, for people who decide whether to trust it.
+    caveats: limitations of the metric, for users.
     """
 
     name: str
@@ -112,16 +112,16 @@ class Profile:
 
     @property
     def of_gpus(self) -> bool:
-        """Whether one of its metrics is of GPUs, as dcgm-exporter reports them."""
+        """Whether one of its metrics is of GPUs."""
         return any(metric.is_of_gpus for metric in self.metrics)
 
     @property
     def is_own(self) -> bool:
-        """A metric of the user's own. Each namespace has its own rule for it, since two may mean different queries."""
+        """Whether it is a custom metric. Each namespace has a separate rule for it, because queries may differ."""
         return not any(metric.sources for metric in self.metrics)
 
     def rule_name(self, namespace: str) -> str:
-        """Name of the PrometheusRule that all autoscalers on this profile share: of the cluster, or of the namespace.
+        """Name of the shared PrometheusRule, of the cluster or of the namespace.
 
         No other rule of this collection has a dot after its first word.
         """
@@ -130,9 +130,9 @@ class Profile:
 
     @classmethod
     def from_params(cls, given: str | Mapping[str, Any]) -> Profile:
-        """A profile by its name, or a metric of the user's own as ``{name, query}``.
+        """A profile by its name, or a custom metric as ``{name, query}``.
 
-        Raises: HopError if there is no such profile or the metric is incomplete.
+        Raises: HopError if the profile does not exist or the metric is incomplete.
         """
         if isinstance(given, str) and given in PROFILES:
             return PROFILES[given]
@@ -164,7 +164,7 @@ def _own_metric(given: Mapping[str, Any]) -> Metric:
     if name in TAKEN_NAMES:
         raise HopError(
             Hop.SPEC,
-            seen=f"{name!r} is the name of a profile or of a profile's metric, not of one of your own",
+            seen=f"{name!r} is the name of a profile or of a profile's metric, which a custom metric cannot have",
             fix="give the metric another name, or use the profile by its name",
         )
     labels = tuple(sorted((str(label), str(value)) for label, value in selector.items()))
@@ -172,14 +172,14 @@ def _own_metric(given: Mapping[str, Any]) -> Metric:
         if not is_qualified_name(label) or not is_label_value(value):
             raise HopError(
                 Hop.SPEC,
-                seen=f"metric {name!r} has the selector {label}: {value!r}, which is no legal label",
+                seen=f"metric {name!r} has the selector {label}: {value!r}, which is not a valid label",
                 fix="use names and values of labels: at most 63 letters, digits, dashes, underscores and dots",
             )
     return Metric(name, query, per="pod" if per == "pod" else "workload", selector=labels)
 
 
 def _metric(name: str, *sources: Source, unit: str = PERCENT, target_value: float | None = 60) -> Metric:
-    """A pod gets its value from the first source that has one for it: one cluster can have servers of several kinds."""
+    """A pod's value is that of the first source with one, because one cluster can have several kinds of servers."""
     series = dict.fromkeys(name for source in sources for name in source.series)
     return Metric(name, per_pod(sources), unit, tuple(series), target_value, reporter=sources[0].reporter.name)
 
@@ -189,8 +189,8 @@ def _gpu_metric(
 ) -> Metric:
     """The average over a pod's GPUs.
 
-    values:    PromQL, a value for each GPU or instance; `$<part>` is the recorded series of a source.
-    witnesses: parts that decide whether others are believed, and give no value themselves.
+    values:    PromQL with one value per GPU or instance; `$<part>` is the recorded series of a source.
+    witnesses: parts that decide whether others are valid, and provide no value.
     """
     recorded = {part: f"namespace_pod_gpu:{name}:{part}" for part in parts}
     query = average_of_gpus(Template(values).substitute(recorded), *recorded.values())
@@ -207,14 +207,14 @@ def _gpu_metric(
     )
 
 
-# A ratio that is measured may lie a little above 1 at full load. What is blank or broken lies far above.
+# A measured ratio may be slightly above 1 at full load. Blank or broken values are far above.
 MOST_OF_A_RATIO = 1.05
 
-# Profiling metrics can stick until the exporter restarts, at 0 or at another value: NVIDIA/dcgm-exporter#662 and
-# NVIDIA/DCGM#303. Utilisation is the witness, except for MIG instances, which have none. Where no kernel runs it is
-# seen at some percent for a moment; above that the 0 of a profiling metric is not true.
+# Profiling metrics can freeze until the exporter restarts, at 0 or another value: NVIDIA/dcgm-exporter#662 and
+# NVIDIA/DCGM#303. Utilization shows it, except for MIG instances, which have none. Without a running kernel it is
+# sometimes a few percent; above that, a profiling metric of 0 is wrong.
 _IDLE_PERCENT = 20
-# A value is stuck if it has not changed in a minute. The utilisation was then lower by more than that.
+# A value is frozen if it has not changed in a minute in which the utilization was lower by more than this.
 # A slice has the activity of the whole GPU, and the utilization of its pod.
 _STUCK_HIGH = f"""\
 ($profiled == $profiled offset 1m)
@@ -223,7 +223,7 @@ _STUCK_HIGH = f"""\
 
 
 def _witnessed(otherwise: str) -> str:
-    """PromQL: the profiled values that utilisation does not contradict. otherwise: for the other GPUs."""
+    """PromQL: profiled values that utilization does not contradict. otherwise: for the other GPUs."""
     return f"""\
 $profiled{{GPU_I_ID!=""}}
 or
@@ -249,13 +249,13 @@ def _profiled(*series: str, matchers: str = "") -> Source:
     return Source(DCGM_EXPORTER, series, limit=MOST_OF_A_RATIO, full=1, scale=100, matchers=matchers)
 
 
-# No server holds a million requests: such a value is broken.
+# No server has a million requests: such a value is invalid.
 _MOST_REQUESTS = 1_000_000
 
 
-# vLLM rejects what --max-num-queued-reqs does not admit, and its gauges then show a calm server. By Little's law
-# rejected requests add to those in flight in proportion to the completed ones. They add as many at most, because
-# clients that retry at once are no demand. admission_rejections_total has no label engine.
+# vLLM rejects requests beyond --max-num-queued-reqs, and its gauges then look normal. By Little's law
+# rejected requests add to those in flight in proportion to the completed ones. They count at most as many, because
+# immediate retries of clients are not a demand. admission_rejections_total has no label engine.
 _REJECTED_SHARE = """\
 clamp_max(
   (sum without (engine, reason) (rate(vllm:admission_rejections_total{$rows}[1m])) > 0)
@@ -264,8 +264,8 @@ clamp_max(
 )"""
 _VLLM_HELD = "((vllm:num_requests_running{$rows} >= 0) + (vllm:num_requests_waiting{$rows} >= 0))"
 _VLLM_REJECTED = f"{_VLLM_HELD}\n* ignoring (engine) group_left ()\n{_REJECTED_SHARE}"
-# Triton's queue falls to 0 when it makes a batch of it, and fills again: its average of 15 s counts. What ran is known
-# when it ends. The whole duration of requests is steadier, but shows a growing queue late.
+# Triton's queue drops to 0 with each batch and fills again, so its average of 15 s counts. Finished requests show
+# what ran. The total duration of requests is steadier, but shows a growing queue late.
 _TRITON_RUNS_AND_WAITS = """\
 (
   (rate(nv_inference_compute_infer_duration_us{$rows}[1m]) / 1e6 >= 0)
@@ -283,8 +283,8 @@ def _queue(series: str, *, reporter: Reporter = MODEL_SERVER, matchers: str = ""
 
 
 def _held(*series: str, reporter: Reporter = MODEL_SERVER, formula: str = "", matchers: str = "") -> Source:
-    """Requests that run and requests that wait. The first series shows that there is a server."""
-    # What is wrong in one of them would be hidden in the sum.
+    """Running and waiting requests. The first series shows that a server exists."""
+    # An invalid value of one series would be hidden in the sum.
     both = " + ".join(f"({one}{{$rows}} >= 0)" for one in series)
     return Source(reporter, series, limit=_MOST_REQUESTS, total="sum", formula=formula or both, matchers=matchers)
 
@@ -293,7 +293,7 @@ def _cache(series: str, *, reporter: Reporter = MODEL_SERVER, matchers: str = ""
     return Source(reporter, (series,), limit=MOST_OF_A_RATIO, full=1, scale=100, matchers=matchers)
 
 
-# Requests that wait for room. Others wait because the scheduler defers them, for a transfer of KV blocks for instance.
+# Requests that wait for capacity. Others wait because the scheduler defers them, for example to transfer KV blocks.
 _VLLM_WAITING = Source(
     MODEL_SERVER,
     ("vllm:num_requests_waiting_by_reason",),
@@ -324,7 +324,7 @@ rate(nv_inference_request_duration_us{{$rows}}[1m]) / 1e6
 or
 {_TRITON_RUNS_AND_WAITS}""",
 )
-# Names from documentation; none of these servers was run. A NIM's names have no prefix, so its label is required.
+# Names from documentation; these servers were not run. A NIM's names have no prefix, so its label is required.
 _NIM = 'model_name!=""'
 _TRT_LLM = "nv_trt_llm_request_metrics"
 _TRT_LLM_IN_FLIGHT = _held(
@@ -343,7 +343,7 @@ def _memory(field: str) -> str:
 
 
 _GPU_UTIL = Source(DCGM_EXPORTER, ("DCGM_FI_DEV_GPU_UTIL",), limit=100)
-# The sum over a pod's processes, each rounded and sampled by itself.
+# Sum over a pod's processes, which are rounded and sampled separately.
 MOST_OF_PROCESSES = 1000
 _PROCESSES_UTIL = Source(DCGM_EXPORTER, ("DCGM_FI_DEV_GPU_UTIL",), limit=MOST_OF_PROCESSES, full=100)
 _ENGINE = _profiled("DCGM_FI_PROF_GR_ENGINE_ACTIVE")
@@ -354,7 +354,7 @@ _MEMORY_USED = Source(
     ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED"),
     limit=1,
     scale=100,
-    # The counters of NVIDIA's chart do not have FB_RESERVED. A whole of 0 makes NaN, which no range holds.
+    # NVIDIA's chart does not export FB_RESERVED. A total of 0 results in NaN, which no range accepts.
     formula=f"""\
   {_memory("USED")}
 /
@@ -398,8 +398,8 @@ PROFILES: dict[str, Profile] = {
             "gpu_memory",
             (_gpu_metric("gpu_memory", "$used", target_value=80, used=_MEMORY_USED),),
             caveats=(
-                "vLLM, TGI and others take nearly all GPU memory when they start and keep it: it never falls there",
-                "pods that share a GPU get no true value: free memory is the GPU's, used memory may be the pod's",
+                "vLLM, TGI and others allocate nearly all GPU memory at startup and keep it, so the value never falls",
+                "on a shared GPU the value is wrong: free memory is the GPU's, but used memory may be the pod's",
             ),
         ),
         Profile(
@@ -407,8 +407,8 @@ PROFILES: dict[str, Profile] = {
             (_gpu_metric("mig", "$profiled", profiled=_ENGINE_OF_INSTANCES),),
             caveats=(
                 "whole GPUs have no value, and instances of all sizes count alike",
-                "DCGM before 3 gives the share of the whole GPU, not of the instance: see what a known load shows",
-                "neither the rule nor gpu_doctor can tell when the metric of an instance is stuck at 0",
+                "DCGM before 3 reports the share of the whole GPU, not of the instance: check it with a known load",
+                "neither the rule nor gpu_doctor detects that the metric of an instance is stuck at 0",
                 "dcgm-exporter before 4.6.0-4.8.3 names no pod of an instance that was claimed through DRA, and later "
                 "versions do not if the DRA driver created the instance for the claim",
             ),
@@ -417,9 +417,9 @@ PROFILES: dict[str, Profile] = {
             "shared",
             (_gpu_metric("shared", "$util", util=_PROCESSES_UTIL),),
             caveats=(
-                "dcgm-exporter tells pods on one GPU apart from 4.5.3 on, with KUBERNETES_VIRTUAL_GPUS, hostPID and "
-                "kubernetes.enablePodUID: older ones give each pod the GPU's value, without the last two each reads 0",
-                "a pod's processes are added up, and a sum above 100 counts as 100",
+                "dcgm-exporter distinguishes pods on one GPU from 4.5.3 on, with KUBERNETES_VIRTUAL_GPUS, hostPID and "
+                "kubernetes.enablePodUID: older ones give each pod the GPU's value; without the last two it is 0",
+                "the values of a pod's processes are added, and a sum above 100 counts as 100",
                 "another pod on the same GPU adds contention, not capacity",
             ),
         ),
@@ -453,10 +453,10 @@ PROFILES: dict[str, Profile] = {
                 ),
             ),
             caveats=(
-                "the model servers' own pods have to be scraped, with a PodMonitor or a ServiceMonitor",
-                "requests wait only when a server is full: the queue does not tell how busy it is below that",
-                "TGI, llama.cpp and Triton without TensorRT-LLM have no KV cache usage: take llm_in_flight for them",
-                "a vLLM with --max-num-queued-reqs rejects what it does not admit: set the target below that number",
+                "Prometheus must scrape the model servers' pods, with a PodMonitor or a ServiceMonitor",
+                "requests wait only when a server is full: the queue does not show how busy it is before",
+                "TGI, llama.cpp and Triton without TensorRT-LLM have no KV cache usage: use llm_in_flight for them",
+                "with --max-num-queued-reqs, vLLM rejects further requests: set the target below that number",
             ),
         ),
         Profile(
@@ -477,56 +477,56 @@ PROFILES: dict[str, Profile] = {
                 ),
             ),
             caveats=(
-                "the model servers' own pods have to be scraped, with a PodMonitor or a ServiceMonitor",
-                "how many requests a pod is to hold depends on the model and its answers: measure it by a load test",
-                "requests that wait add up while pods start: with a dead time that is too short it asks for too many",
-                "Triton's requests that run are a mean of the last minute, so the value falls a minute late",
-                "a vLLM with --max-num-queued-reqs rejects what it does not admit: set the target below that number",
-                "Triton counts the time of an ensemble beside that of its models: up to twice what is in flight",
+                "Prometheus must scrape the model servers' pods, with a PodMonitor or a ServiceMonitor",
+                "how many requests a pod can hold depends on the model and its answers: measure it with a load test",
+                "waiting requests add up while pods start: with too short a dead time, the HPA asks for too many pods",
+                "Triton's running requests are an average of the last minute, so the value falls a minute late",
+                "with --max-num-queued-reqs, vLLM rejects further requests: set the target below that number",
+                "Triton counts the time of an ensemble and of its models: up to twice the requests in flight",
             ),
         ),
     )
 }
-# Which part of the time a pod's GPUs are at work: requests can be turned into these metrics, and they are smoothed.
+# Metrics of GPU activity: requests can be converted into them, and they are smoothed.
 ACTIVITIES = ("gpu", "gpu_util", "gpu_compute", "mig", "shared")
 
 
-# Of a rule that smooths, in the time of one evaluation of another rule: then three quarters of a step show. An idle GPU
-# that turns full reads 75 %. An HPA with a target of 60 acts from 66 on.
+# Evaluations of a smoothing rule in one interval of another rule: three quarters of a step are then visible. An idle
+# GPU that becomes full reads 75 %. An HPA with a target of 60 acts from 66 on.
 SMOOTHED_EVALUATIONS = 2
-_NEARLY_FULL = 0.99  # of a step, the most that is waited for: all of it never shows
+_NEARLY_FULL = 0.99  # part of a step to wait for at most, because a step is never completely visible
 
 
 def smoothed_interval_s(evaluation_interval_s: int) -> int:
-    """Between two evaluations of a rule that smooths: that many take as long as one of another rule, seconds."""
+    """Seconds between two evaluations of a smoothing rule: that many take as long as one of another rule."""
     return math.ceil(evaluation_interval_s / SMOOTHED_EVALUATIONS)
 
 
 def smoothed_evaluations(target_percent: float) -> int:
-    """Until an HPA with this target acts on a GPU that was idle and turns full: each shows half of what was left.
+    """Evaluations until an HPA with this target acts on a GPU that becomes full: each halves the remaining difference.
 
-    SMOOTHED_EVALUATIONS at least. Above a target of 68 it takes more, four at 80.
+    At least SMOOTHED_EVALUATIONS. Above a target of 68 it takes more, four at 80.
     """
     acted_on = min(DEFAULT_TOLERANCE.band[1] * target_percent / 100, _NEARLY_FULL)
     return max(SMOOTHED_EVALUATIONS, math.ceil(-math.log2(1 - acted_on)))
 
 
 def demand_name(metric: str) -> str:
-    """Of the metric that says the demand behind one that says what GPUs do."""
+    """Name of the demand of a GPU activity metric."""
     return f"{metric}_demand"
 
 
 def sustained_name(metric: str) -> str:
-    """Of the metric that says what GPUs have done for a while at least."""
+    """Name of the sustained GPU activity metric."""
     return f"{metric}_sustained"
 
 
 def with_what_they_read(names: set[str]) -> set[str]:
-    """Names of metrics, and of those whose recorded series these are made of."""
+    """Names of metrics and of the series that they are made of."""
     return names | {activity for activity in ACTIVITIES if {demand_name(activity), sustained_name(activity)} & names}
 
 
-# A user's metric of such a name would share a profile's rule or series, or be taken for a demand.
+# A custom metric with such a name would share a profile's rule or series, or be mistaken for a demand.
 TAKEN_NAMES = frozenset(
     (
         *PROFILES,

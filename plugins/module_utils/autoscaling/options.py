@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Options as a user writes them, read by type. Each error names the option by its path, the value and what to set."""
+"""Reads a user's options by type. Each error has the option's path, its value and the next step."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from ..errors import HopError
 from ..hops import Hop
 
 INT32_MAX = 2**31 - 1
-# The HPA controller counts thousandths in 64 bits, and multiplies them by numbers of pods.
+# The HPA controller uses thousandths in 64 bits, and multiplies them by numbers of pods.
 LARGEST_QUANTITY = 10**12
-# Quantities of an HPA count thousandths.
+# Quantities of an HPA have a precision of thousandths.
 SMALLEST_QUANTITY = 0.001
 
 _SHOWN = 80  # characters of a value that an error repeats
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _TRUTHS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-# (whether a text is legal, what a legal one is)
+# (whether a text is valid, description of a valid one)
 Rule = tuple[Callable[[str], bool], str]
 
 
 class Options:
     """A mapping of options.
 
-    path:    where it stands in the user's options, autoscalers[2].scale_up for instance; empty at the top.
-    subject: what the options describe, as errors name it first.
+    path:    path in the user's options, for example autoscalers[2].scale_up; empty at the top.
+    subject: what the options describe; begins each error.
     """
 
     def __init__(self, given: Any, known: Collection[str], path: str = "", subject: str = "") -> None:
-        """Raises: HopError if it is not a mapping, or has an option that is not `known`."""
+        """Raises: HopError if it is not a mapping, or has an unknown option."""
         self.path, self.subject = path, subject
         if not isinstance(given, Mapping):
             raise _error(subject, f"{path or 'it'} is {shown(given)}, not a mapping", f"set {', '.join(sorted(known))}")
@@ -54,11 +54,11 @@ class Options:
         return option in self._given
 
     def __iter__(self) -> Iterator[str]:
-        """Options that are given, not as null."""
+        """Options that are set, and not to null."""
         return iter(self._given)
 
     def named(self, subject: str) -> Options:
-        """The same options, of a subject whose name is known by now."""
+        """The same options, with the name of the subject."""
         return Options(self._given, self._given.keys(), self.path, subject)
 
     def place(self, option: str) -> str:
@@ -71,7 +71,7 @@ class Options:
         return self._given.get(option, default)
 
     def text(self, option: str, default: str = "", rule: Rule | None = None) -> str:
-        """A whole number is text as well: templates make one of a name that consists of digits."""
+        """A whole number is accepted as text, because templates convert names that consist of digits."""
         given = self._given.get(option, default)
         if isinstance(given, bool) or not isinstance(given, str | int):
             raise self.error(option, f"is {shown(given)}, not text", "write it in quotes")
@@ -91,7 +91,7 @@ class Options:
         return given
 
     def whole(self, option: str, least: int, most: int = INT32_MAX, default: int | None = None) -> int:
-        """A whole number; text of one as well, as templates make it. Raises: HopError, also if it is missing."""
+        """A whole number, or text of one from a template. Raises: HopError, also if it is missing."""
         given = self._given.get(option, default)
         bounds = f"a whole number from {least} to {most}"
         if given is None:
@@ -156,10 +156,10 @@ def _as_whole(given: Any) -> int | None:
 
 
 def shown(value: Any) -> str:
-    """A value as an error repeats it."""
+    """A value for an error message."""
     try:
         return _cut(repr(value))
-    except ValueError:  # Python writes no number of thousands of digits
+    except ValueError:  # Python does not convert numbers with thousands of digits to text
         return "a number of thousands of digits"
 
 

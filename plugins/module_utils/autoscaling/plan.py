@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The plan of one autoscaler: what today's setting and others would have done on its load, and which one to take."""
+"""Plans one autoscaler: what the current and other settings would have done on its load, and which one to use."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from .replay import PlannedMetric, Replay, Setting, Trace, replay
 
 TODAY = "today"
 
-# Of percent, per ready pod of the first metric. Other metrics have no end: there it is relative to today's target.
+# Overload in percent, per ready pod, by the first metric. Other metrics have no maximum: it is relative to the target.
 OVERLOAD_PERCENT = 90.0
 _OVERLOAD_OF_TARGET = 1.5
-# What is tried where the user names nothing.
+# Default settings to try.
 _PERCENTS = (40.0, 50.0, 60.0, 70.0, 80.0)
 _OF_TARGET = (0.5, 0.75, 1.25, 1.5)
-# Points in a history: as many as a picture shows.
+# Points in a history, as many as a plot shows.
 _POINTS = 120
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One autoscaler with what was recorded of it.
+    """One autoscaler with its recorded series.
 
-    identity:     what its entry in the result begins with.
-    units:        by metric, as words show them.
-    recent:       its last hour, for explanations; None if nothing was recorded of its replicas.
-    notes:        what the numbers leave out.
+    identity:     first fields of its entry in the result.
+    units:        unit in texts, by metric.
+    recent:       its last hour, for explanations; None if its replicas were not recorded.
+    notes:        what the numbers do not include.
     """
 
     identity: Mapping[str, Any]
@@ -52,7 +52,7 @@ def overload_of(first: PlannedMetric, given: float | None) -> float:
 
 
 def candidates(today: Setting, changes: Sequence[Mapping[str, Any]]) -> dict[str, Setting]:
-    """Today's setting and each change of it, by name. Without changes: other targets, and one replica more at least.
+    """The current setting and each changed one, by name. Without changes: other targets, and one more minimum replica.
 
     changes: each with any of name, target_value (of the first metric and of its demand), min_replicas, max_replicas,
              pod_start, scale_up and scale_down.
@@ -67,7 +67,7 @@ def candidates(today: Setting, changes: Sequence[Mapping[str, Any]]) -> dict[str
 
 
 def _free(name: str, taken: Collection[str]) -> str:
-    """The name, with a number where another setting has it."""
+    """The name, with a number if another setting has it."""
     numbered = (f"{name} ({number})" for number in count(2))
     return next(free for free in chain([name], numbered) if free not in taken)
 
@@ -165,7 +165,7 @@ def _described(setting: Setting, subject: Subject, found: Replay) -> dict[str, A
 
 
 def _blind_spots(subject: Subject) -> list[str]:
-    """What the recorded load cannot tell."""
+    """Limitations of the recorded load."""
     trace, first = subject.trace, subject.today.metrics[0]
     loads, notes = trace.loads[first.name], []
     unknown = sum(not isfinite(load) for load in loads) * trace.step_s / 60
@@ -180,7 +180,7 @@ def _blind_spots(subject: Subject) -> list[str]:
         if full:
             minutes = full * trace.step_s / 60
             notes.append(
-                f"all pods were full for {minutes:,.4g} minutes: more may have been asked for than is recorded"
+                f"all pods were full for {minutes:,.4g} minutes: the load may have been higher than what is recorded"
             )
     return notes
 

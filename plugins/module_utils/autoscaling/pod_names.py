@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the pods of a workload are called. The series of pods that are gone have nothing else."""
+"""Names of a workload's pods. The series of deleted pods have no other identification."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from .promql import literal
 _RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
 _OF_DEPLOYMENTS = f"{_RANDOM}{{5,10}}-{_RANDOM}{{5}}"
 _ENDS = {"Deployment": _OF_DEPLOYMENTS, "Rollout": _OF_DEPLOYMENTS, "ReplicaSet": f"{_RANDOM}{{5}}"}
-# Of a LeaderWorkerSet that is the leaders, which are all that an HPA sees.
+# For a LeaderWorkerSet these are the leaders, which are all that an HPA sees.
 _NUMBERED = "[0-9]+"
-# Longer names of a Deployment are cut in its pods' names. Source: pkg/storage/names.
+# Longer names of Deployments are truncated in pod names. Source: pkg/storage/names.
 LONGEST_NAME = 46
 
 
 def pod_names(kind: str, name: str) -> str:
-    """Regular expression of what the pods of a workload are called."""
+    """Regular expression of the names of a workload's pods."""
     return f"{literal(name)}-{ends(kind)}"
 
 
 def are_cut(kind: str, name: str) -> bool:
-    """Whether pods may have names that leave out a part of their workload's and of its revision's."""
+    """Whether pod names may be truncated, so that they lack a part of the workload's name."""
     return _ENDS.get(kind) == _OF_DEPLOYMENTS and len(name) > LONGEST_NAME
 
 
 def ends(kind: str) -> str:
-    """Regular expression of what follows the workload's name and a dash."""
+    """Regular expression of the suffix after the workload's name and a dash."""
     return _ENDS.get(kind, _NUMBERED)

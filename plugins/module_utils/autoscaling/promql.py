@@ -10,7 +10,7 @@ from typing import Literal
 
 from .dcgm_fields import in_1x
 
-# A sample that is older is not used, seconds. Prometheus returns the last one for five minutes if it missed the end of
+# Older samples are not used, in seconds. Prometheus returns the last one for five minutes if it missed the end of
 # the series, as after a restart. Scrape intervals of up to one minute fit.
 MAX_AGE_S = 90
 
@@ -24,7 +24,7 @@ def quoted(text: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A regular expression (RE2) that matches this text and nothing else. Quote what it becomes a part of."""
+    """A regular expression (RE2) that matches exactly this text. Quote the result as part of a string."""
     return _SPECIAL.sub(r"\\\g<0>", text).replace(".", "[.]")
 
 
@@ -40,9 +40,9 @@ def one_of(label: str, texts: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where one way of scraping leaves the names of the pod that a row is about.
+    """Labels in which one way of scraping stores the pod of a row.
 
-    matchers: what selects the rows of this layout only, without those of GPUs that no pod holds.
+    matchers: select the rows of this layout only, without those of idle GPUs.
     """
 
     namespace: str
@@ -54,8 +54,8 @@ class Layout:
 class Reporter:
     """The server of a series.
 
-    part:  labels that tell apart what one pod has several of; rows that agree in them are about the same thing.
-    slice: label that tells apart several shares of one part.
+    part:  labels that distinguish the parts of a pod; rows with equal labels describe the same part.
+    slice: label that distinguishes several shares of one part.
     """
 
     name: str
@@ -64,14 +64,14 @@ class Reporter:
     slice: str = ""
 
 
-# A whole GPU has no GPU_I_ID, a MIG instance carries its parent's UUID. The node's label is spelt Hostname or hostname
-# by version, and vgpu numbers the slices of a shared GPU: neither identifies the GPU.
+# A whole GPU has no GPU_I_ID; a MIG instance has its parent's UUID. The node's label is spelt Hostname or hostname
+# depending on the version, and vgpu numbers the slices of a shared GPU: neither identifies the GPU.
 DCGM_EXPORTER = Reporter(
     "dcgm-exporter",
     (
         # A ServiceMonitor or PodMonitor with honorLabels: false.
         Layout("exported_namespace", "exported_pod", 'exported_namespace!="",exported_pod!=""'),
-        # honorLabels: true, where an idle GPU's row names the exporter's own pod; or a job that adds neither label.
+        # honorLabels: true, with the exporter's own pod in the rows of idle GPUs; or a job that adds neither label.
         Layout(
             "namespace",
             "pod",
@@ -84,8 +84,8 @@ DCGM_EXPORTER = Reporter(
     slice="vgpu",
 )
 
-# A model server names no pod: the labels are those of the target. One pod may run several processes (instance), each
-# with several models and engines; what scrapes a process twice (job), and the ranks that share an engine, are not told.
+# A model server reports no pod: the labels are those of the target. One pod may run several processes (instance), each
+# with several models and engines. Jobs that scrape it twice, and ranks that share an engine, are not distinguished.
 _OF_TARGET = (Layout("namespace", "pod", 'namespace!="",pod!=""'),)
 MODEL_SERVER = Reporter("model server", _OF_TARGET, part="instance, model_name, engine, dp_rank")
 TRITON = Reporter("model server", _OF_TARGET, part="instance, model, version")
@@ -93,18 +93,18 @@ TRITON = Reporter("model server", _OF_TARGET, part="instance, model, version")
 
 @dataclass(frozen=True)
 class Source:
-    """One way to know the value of a pod, or of a part of it.
+    """One source of the value of a pod, or of a part of it.
 
-    reporter: who serves the series.
+    reporter: what serves the series.
     series:   their names; of several the largest counts, for each part of a pod. Fields of DCGM are also read by their
               names in dcgm-exporter 1.x.
-    limit:    the largest value that is believed, in the unit of the series.
-    full:     the value of a part that is fully used, if believed values may lie above it: they count as this one.
-    scale:    turns that unit into the metric's.
-    total:    what a pod's GPUs or engines make together.
-    matchers: what selects the series' rows further.
-    formula:  PromQL that is read in place of the series; `$rows` stands for the matchers of a layout. The first series
-              is the one that shows that a part exists.
+    limit:    the largest valid value, in the unit of the series.
+    full:     the value of a fully used part, if valid values may be higher: they count as this one.
+    scale:    converts that unit to the metric's.
+    total:    how the values of a pod's GPUs or engines are combined.
+    matchers: additional selectors of the series' rows.
+    formula:  PromQL that replaces the series; `$rows` stands for the matchers of a layout. The first series
+              shows that a part exists.
     """
 
     reporter: Reporter
@@ -117,10 +117,10 @@ class Source:
     formula: str = ""
 
     def per_part(self, of_target: str = "") -> str:
-        """PromQL: one series for each part of a pod. NaN for a part with a value that cannot be true.
+        """PromQL: one series for each part of a pod; NaN for a part with an impossible value.
 
-        What several exporters or jobs report counts once, as the largest.
-        of_target: matchers of the scrape targets whose rows count.
+        Values of several exporters or jobs count once, as the largest.
+        of_target: matchers of the scrape targets to use.
         """
         parts = _aggregate(
             f"max by (namespace, pod, {self._labels})",
@@ -135,12 +135,12 @@ class Source:
         return ", ".join(filter(None, (self.reporter.part, self.reporter.slice)))
 
     def _named(self, layout: Layout, of_target: str) -> str:
-        """The rows of a layout with the pod's names in the labels namespace and pod."""
+        """The rows of a layout, with the pod in the labels namespace and pod."""
         matchers = ",".join(filter(None, (self.matchers, of_target, layout.matchers)))
         (first, formula), *others = self._readings()
         rows = self._rows(first, formula, matchers)
         for series, formula in others:
-            # Rows of two series have the same labels, and `or` would take the first one only.
+            # Rows of two series have the same labels, and `or` would use only the first one.
             more = indent(self._rows(series, formula, matchers), "  ")
             rows += f'\nor\nlabel_replace(\n{more},\n  "of", "{series}", "", ""\n)'
         origins = {"namespace": layout.namespace, "pod": layout.pod}
@@ -153,15 +153,15 @@ class Source:
         return rows
 
     def _readings(self) -> Iterator[tuple[str, str]]:
-        """Each series with the formula that is read in its place, those of dcgm-exporter 1.x last."""
+        """Each series with the formula that replaces it, those of dcgm-exporter 1.x last."""
         todays = self.series[:1] if self.formula else self.series
         yield from ((series, self.formula) for series in todays)
         yield from ((in_1x(series), in_1x(self.formula)) for series in todays if in_1x(series) != series)
 
     def _rows(self, series: str, formula: str, matchers: str) -> str:
-        """PromQL: what the rows say; NaN for what is outside 0..limit, so for DCGM's blank sentinels.
+        """PromQL: values of the rows; NaN outside of 0..limit, for example for DCGM's blank sentinels.
 
-        Clamped, they would scale to the maximum. Left out, the other GPUs of the pod would stand for this one.
+        If clamped, they would scale to the maximum. If dropped, the other GPUs of the pod would hide this one.
         """
         selector = f"{series}{{{matchers}}}"
         values = Template(formula).substitute(rows=matchers) if formula else selector
@@ -174,7 +174,7 @@ class Source:
 def per_pod(sources: Iterable[Source]) -> str:
     """PromQL: one series per namespace and pod, the value of the first source that has one for that pod.
 
-    So a pod's value is of one kind. A pod has none while one of its parts has none.
+    So each pod's value is of one kind. A pod has no value while one of its parts has none.
     """
     return "\nor\n".join(_per_pod(source) for source in sources)
 
@@ -183,7 +183,7 @@ def _per_pod(source: Source) -> str:
     return _aggregate(f"{source.total} by (namespace, pod)", source.per_part()) + " >= 0"
 
 
-# GPUs and MIG instances that a pod has been given, by kube-state-metrics. Each of several is one container's.
+# GPUs and MIG instances of a pod, by kube-state-metrics. Each of several is of one container.
 _REQUESTED = """\
 sum by (namespace, pod) (
   max by (namespace, pod, container, resource) (
@@ -193,16 +193,16 @@ sum by (namespace, pod) (
 
 
 def average_of_gpus(values: str, *recorded: str) -> str:
-    """PromQL: the average over each pod's GPUs, without pods of which a GPU is missing or has no value.
+    """PromQL: the average over each pod's GPUs, without pods that have a GPU without a value.
 
-    values:   a series per GPU or instance, and per slice of it; NaN where the value is unknown.
-    recorded: series that have a row for each of these, with a value or NaN.
+    values:   a series per GPU or instance, and per slice of it; NaN if the value is unknown.
+    recorded: series with a row for each of these, with a value or NaN.
     """
     average = _aggregate(
         "avg by (namespace, pod)", _aggregate(f"max by (namespace, pod, {DCGM_EXPORTER.part})", values)
     )
     seen = f"count by (namespace, pod) ({' or '.join(recorded)})"
-    # After a restart of Prometheus, what it recorded of other GPUs before.
+    # Excludes series of other GPUs from before a restart of Prometheus.
     old = " or ".join(f"timestamp({series}) < time() - {MAX_AGE_S}" for series in recorded)
     return "\nunless on (namespace, pod)\n".join((f"{average} >= 0", f"{_REQUESTED} > {seen}", f"({old})"))
 

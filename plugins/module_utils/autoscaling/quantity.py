@@ -23,9 +23,9 @@ def parse_quantity(text: str) -> float:
 
 
 def exact_quantity(text: str) -> Decimal:
-    """The number that a Kubernetes quantity such as ``19600m``, ``2Ki`` or ``1e3`` stands for.
+    """The number of a Kubernetes quantity such as ``19600m``, ``2Ki`` or ``1e3``.
 
-    Raises: ValueError if `text` is no quantity.
+    Raises: ValueError if `text` is not a quantity.
     """
     found = _QUANTITY.fullmatch(text)
     if not found or (found["suffix"] or "") not in _SUFFIX:

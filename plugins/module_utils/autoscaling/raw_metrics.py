@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Entries of extra_metrics that are written as in an autoscaling/v2 HPA: whether the API server accepts them.
+"""Validates entries of extra_metrics in the format of an autoscaling/v2 HPA, as the API server does.
 
 Source: kubernetes pkg/apis/autoscaling/validation/validation.go.
 """
@@ -27,7 +27,7 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def check_raw_metric(given: Mapping[str, Any], path: str, subject: str) -> None:
-    """Raises: HopError with the path of what the API server would reject."""
+    """Raises: HopError with the path of the field that the API server would reject."""
     sections = {type_: type_[0].lower() + type_[1:] for type_ in _CHECKS}
     entry = Options(given, {"type", *sections.values()}, path, subject)
     type_ = entry.choice("type", list(sections))
@@ -118,20 +118,20 @@ def _identifier(section: Options) -> None:
             )
         for value in values:
             if not isinstance(value, str) or not is_label_value(value):
-                raise expression.error("values", f"have {shown(value)}", "use legal values of a label, in quotes")
+                raise expression.error("values", f"have {shown(value)}", "use valid values of a label, in quotes")
 
 
 def check_labels(options: Options, option: str) -> None:
-    """Raises: HopError if it is no mapping of labels."""
+    """Raises: HopError if it is not a mapping of labels."""
     labels = options.raw(option, {})
     if not isinstance(labels, Mapping):
         raise options.error(option, f"is {shown(labels)}, not a mapping", "write label: value")
     for label, value in labels.items():
         if not isinstance(label, str) or not is_qualified_name(label):
-            raise options.error(option, f"has the label {shown(label)}", "use a legal name of a label")
+            raise options.error(option, f"has the label {shown(label)}", "use a valid name of a label")
         if not isinstance(value, str) or not is_label_value(value):
             raise options.error(
-                f"{option}.{label}", f"is {shown(value)}", "set it to a legal value of a label, in quotes"
+                f"{option}.{label}", f"is {shown(value)}", "set it to a valid value of a label, in quotes"
             )
 
 

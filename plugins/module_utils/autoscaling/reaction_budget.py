@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Period:
-    """How often something happens, and how that is known: read from its configuration, seen in samples, or assumed."""
+    """How often something happens, and the source: read from its configuration, seen in samples, or assumed."""
 
     seconds: float
     source: Literal["configured", "seen", "assumed"] = "configured"
@@ -15,7 +15,7 @@ class Period:
 
 @dataclass(frozen=True)
 class ReactionBudget:
-    """From a load step to the HPA's decision: the periods that it may have to wait out.
+    """The periods from a load step to the HPA's decision.
 
     collect:  DCGM reads the GPU.      scrape: Prometheus reads the exporter.
     evaluate: the recording rule runs. sync:   the HPA asks for the metric.
@@ -28,7 +28,7 @@ class ReactionBudget:
 
     @property
     def metric_lag_s(self) -> float:
-        """Until the metrics API can show the load step, at worst."""
+        """Worst case until the metrics API can show the load step."""
         return self.collect.seconds + self.scrape.seconds + self.evaluate.seconds
 
     @property
@@ -37,7 +37,7 @@ class ReactionBudget:
 
     @property
     def mean_s(self) -> float:
-        """The periods are not synchronised, so each is on average half over."""
+        """The average: the periods are not synchronized, so each is on average half over."""
         return self.worst_s / 2
 
     def describe(self) -> dict[str, Any]:

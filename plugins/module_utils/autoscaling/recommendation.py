@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which of several settings to take: the one with the fewest GPU-minutes whose pods are hardly ever overloaded."""
+"""Recommends one of several settings: the one with the fewest GPU-minutes whose pods are rarely overloaded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .replay import Replay
 
 @dataclass(frozen=True)
 class Recommendation:
-    """name: of the setting; None if none of them keeps the bound. sentence: why, with its numbers."""
+    """name: of the setting; None if all of them exceed the limit. sentence: the reason, with its numbers."""
 
     name: str | None
     sentence: str
@@ -22,7 +22,7 @@ def recommend(
 ) -> Recommendation:
     """replays: by name of the setting, `today` among them.
 
-    bound_minutes: of overload; as much is still good.
+    bound_minutes: allowed minutes of overload, inclusive.
     """
     minutes = {name: replay.replica_minutes * gpus_per_replica for name, replay in replays.items()}
     good = [name for name, replay in replays.items() if replay.overload_minutes <= bound_minutes]

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What an autoscaler would do on a recorded load: the loop of load, metric, controller and pods, without a cluster.
+"""Replays a recorded load: the loop of load, metric, controller and pods, without a cluster.
 
-The load is what the pods did together: their mean value times their number. It is kept, and spread over the pods that
-another setting would have had. Of a metric that saturates, more than all pods full cannot be seen in what was recorded.
+The load is the mean value of the pods times their number. It stays the same, and is distributed over the pods that
+another setting would have had. For a metric that saturates, the recorded load ends when all pods are full.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Literal
 from .controller import Behavior, Controller
 from .replicas import Tolerance, desired_replicas, in_thousandths
 
-# How an HPA reads a metric: a value a pod, the average of the pods as one value, or one total for any number of pods.
+# How an HPA reads a metric: a value per pod, the average of the pods as one value, or one total for any number of pods.
 Form = Literal["pods", "average", "total"]
 
 
@@ -25,8 +25,8 @@ Form = Literal["pods", "average", "total"]
 class PlannedMetric:
     """A metric of an HPA.
 
-    most:          what a pod's value cannot exceed, 100 for percent; None for no end.
-    shares_target: its target is that of the first metric, as a demand's is.
+    most:          the largest value of a pod, 100 for percent; None without a limit.
+    shares_target: it has the target of the first metric, as a demand does.
     """
 
     name: str
@@ -38,10 +38,10 @@ class PlannedMetric:
 
 @dataclass(frozen=True)
 class Trace:
-    """What was recorded of one workload, a sample a step.
+    """Recorded series of one workload, one sample per step.
 
-    loads:    by metric: the sum over the pods, or the total; nan where there is no sample. Infinity counts as none.
-    replicas: that there were; nan where that is not known.
+    loads:    by metric: the sum over the pods, or the total; nan without a sample. Infinity counts as none.
+    replicas: existing replicas; nan if unknown.
     """
 
     start_s: float
@@ -59,8 +59,8 @@ class Setting:
     """Configuration of an autoscaler, and the start time of its pods.
 
     metrics:     the first one defines overload.
-    pod_start_s: until a replica that is wanted is capacity and has a value. One that is given up is none at once.
-    overload:    value of the first metric, for each ready pod, from which on the pods are overloaded.
+    pod_start_s: seconds until a new replica is capacity and has a value. A removed replica is gone at once.
+    overload:    value of the first metric per ready pod from which the pods are overloaded.
     """
 
     metrics: tuple[PlannedMetric, ...]
@@ -73,7 +73,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Replay:
-    """How it went. changes: step and replicas from then on, the first at step 0. Minutes are of replicas, of time."""
+    """Result. changes: step and new replicas, the first at step 0. Times in minutes, also multiplied by replicas."""
 
     changes: tuple[tuple[int, int], ...]
     steps: int
@@ -95,7 +95,7 @@ class Replay:
 
 
 def replay(trace: Trace, setting: Setting) -> Replay:
-    """Run `setting` over `trace`, one look of the controller a step, from as many replicas as there were."""
+    """Run `setting` over `trace`, one sync per step, starting with the recorded number of replicas."""
     controller = Controller(setting.minimum, setting.maximum, setting.behavior)
     proposers = [_proposer(metric, trace.loads[metric.name], setting.behavior.tolerance) for metric in setting.metrics]
     first, step_s, start_s = trace.loads[setting.metrics[0].name], trace.step_s, setting.pod_start_s
@@ -121,13 +121,13 @@ def replay(trace: Trace, setting: Setting) -> Replay:
             elif proposal > wanted:
                 wanted = proposal
         if wanted < 0:
-            continue  # no metric has a value: the controller leaves the count alone and remembers nothing
+            continue  # no metric has a value: the controller keeps the count and remembers nothing
         if is_silent and wanted < replicas:
-            continue  # nor does it where a metric without a value forbids fewer
+            continue  # nor if a metric without a value prevents scaling down
         if wanted == replicas and setting.behavior.is_given:
             stayed_s = now_s
             continue
-        if stayed_s >= 0:  # of several looks at which all stayed, windows remember the last
+        if stayed_s >= 0:  # of several syncs without a change, windows remember the last
             controller.stays(stayed_s, replicas)
             stayed_s = -1.0
         after = controller.decide(now_s, replicas, wanted).replicas
@@ -152,7 +152,7 @@ def replay(trace: Trace, setting: Setting) -> Replay:
 
 
 def direction_changes(counts: Sequence[int]) -> int:
-    """How often replicas that went up go down, or the other way round."""
+    """How often the replicas change direction."""
     ups = [later > earlier for earlier, later in pairwise(counts) if later != earlier]
     return sum(one != next_ for one, next_ in pairwise(ups))
 
@@ -163,7 +163,7 @@ def _first_replicas(trace: Trace, setting: Setting) -> int:
 
 
 def _give_up(starting: deque[tuple[float, int]], count: int) -> int:
-    """Pods that still start go first, the youngest before all. Returns: how many ready ones go besides."""
+    """Starting pods are removed first, the youngest first. Returns: the number of ready pods removed as well."""
     while count and starting:
         ready_s, young = starting.pop()
         gone = min(young, count)
@@ -173,12 +173,12 @@ def _give_up(starting: deque[tuple[float, int]], count: int) -> int:
     return count
 
 
-# What a metric asks for at a step, with so many replicas of which so many are ready; None without a value.
+# Proposal of a metric at a step, by replicas and ready replicas; None without a value.
 Proposer = Callable[[int, int, int], "int | None"]
 
 
 def _proposer(metric: PlannedMetric, loads: Sequence[float], tolerance: Tolerance) -> Proposer:
-    """The arithmetic of replicas.py for pods that all have one value, without lists: a day has thousands of steps."""
+    """The arithmetic of replicas.py for pods with equal values, without lists: a day has thousands of steps."""
     target = in_thousandths(metric.target)
     most = inf if metric.most is None else metric.most
     low, high = tolerance.band

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Replicas the HPA controller asks for, before min/max and behavior policies.
+"""Computes the HPA controller's proposals, before min/max and behavior policies.
 
-Values are given as Prometheus has them, targets as the HPA has them. The controller counts both in whole thousandths
-and divides doubles. Near the edge of the tolerance and near a whole number that decides, so it is done here too.
+Values are as in Prometheus, targets as in the HPA. The controller converts both to whole thousandths
+and divides doubles. This matters near the edge of the tolerance and near whole numbers, so it is done here, too.
 Source: kubernetes/kubernetes v1.36.3, pkg/controller/podautoscaler/replica_calculator.go and horizontal.go
 """
 
@@ -26,7 +26,7 @@ class Tolerance:
 
     @property
     def band(self) -> tuple[float, float]:
-        """The lowest and the highest ratio inside."""
+        """The lowest and the highest ratio within the band."""
         return 1 - _double(self.down), 1 + _double(self.up)
 
     def covers(self, ratio: float) -> bool:
@@ -63,7 +63,7 @@ def desired_replicas(
     damping = unready if ratio > 1 else 0
     if not missing and not damping:
         return current if tolerance.covers(ratio) else ceil(ratio * len(values))
-    # Pods without a value count with the value that opposes the change. Exactly on target no change is needed.
+    # Pods without a value count with the value that opposes the change. Exactly on target nothing changes.
     assumed = [] if ratio == 1 else [target_thousandths if ratio < 1 else 0] * missing
     filled = [*values, *assumed, *[0] * damping]
     cautious = _mean(filled) / target_thousandths
@@ -79,10 +79,10 @@ def desired_replicas_by_value(
 ) -> int:
     """Replicas for one Object or External metric with target type Value.
 
-    value:   what the object says; of an External metric the sum of its series.
+    value:   value of the object; for an External metric the sum of its series.
     target:  `value` of the HPA, same unit, > 0.
     current: `spec.replicas` of the target's scale subresource, > 0.
-    ready:   pods that run and are ready, those terminating too. Each multiplies the ratio, also one that came after it.
+    ready:   running and ready pods, including terminating ones. Each multiplies the ratio, also a new one.
     Returns: whole number >= 0.
     Source:  getUsageRatioReplicaCount
     """
@@ -95,9 +95,9 @@ def desired_replicas_by_total(
 ) -> int:
     """Replicas for one Object or External metric with target type AverageValue: enough that each has `target` of it.
 
-    value:           what the object says; of an External metric the sum of its series.
+    value:           value of the object; for an External metric the sum of its series.
     target:          `averageValue` of the HPA, same unit, > 0.
-    status_replicas: `status.replicas` of the target's scale subresource, so what is, not what was asked for.
+    status_replicas: `status.replicas` of the target's scale subresource: existing, not desired replicas.
     Returns:         whole number >= 0.
     Source:          GetObjectPerPodMetricReplicas, GetExternalPerPodMetricReplicas
     """
@@ -110,7 +110,7 @@ def desired_replicas_by_total(
 def desired_replicas_together(proposals: Sequence[int | None], *, current: int) -> int:
     """Replicas for several metrics: the largest proposal wins. A metric without a value forbids scaling down.
 
-    proposals: what each metric asks for, None for one that has no value; at least one.
+    proposals: proposal of each metric, None for a metric without a value; at least one.
     current:   `spec.replicas` of the target's scale subresource, > 0.
     Source:    computeReplicasForMetrics
     """
@@ -118,7 +118,7 @@ def desired_replicas_together(proposals: Sequence[int | None], *, current: int) 
 
 
 def _value(value: float) -> int:
-    """In thousandths, as prometheus-adapter offers it: cut off."""
+    """In thousandths, truncated as by prometheus-adapter."""
     return int(value * 1000)
 
 
@@ -133,5 +133,5 @@ def _double(tolerance: float) -> float:
 
 
 def _mean(values: Sequence[int]) -> int:
-    """In thousandths, cut off like them."""
+    """In thousandths, truncated like values."""
     return sum(values) // len(values)

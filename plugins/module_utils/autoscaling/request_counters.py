@@ -8,12 +8,12 @@ from string import Template
 
 from .promql import literal, quoted
 
-# How Traefik calls a Service and its port: of an Ingress, an HTTPRoute, and an IngressRoute of that name.
-# Prometheus reads a rule's text anew at each evaluation, and what is written as [^-@] costs it 5 ms each time.
+# Traefik's name of a Service and its port: of an Ingress, an HTTPRoute, and an IngressRoute of that name.
+# Prometheus parses a rule's text at each evaluation, and an expression such as [^-@] costs 5 ms each time.
 _TRAEFIK = "$in_namespace-$named-([a-z0-9]+@kubernetes(crd)?|http-[a-z0-9]+@kubernetesgateway)"
-# Outcomes of requests that wanted GPU time: they got it, or there was too little. More pods would not help a client's
-# error or a crash (500), and counted it would request them. Clients that wait too long (504), or do not wait
-# (`aborted`), had reached a pod. GPU time without counted requests would increase the cost of others. Dynamo rejects
+# Outcomes of requests that need GPU time: they got it, or there was too little. More pods would not help a client's
+# error or a crash (500), but if counted, they would request pods. Requests that time out (504) or are cancelled
+# (`aborted`) had reached a pod. GPU time without counted requests would increase the cost of others. Dynamo rejects
 # with 529.
 _SERVED = ("2..", "504")
 _REJECTED = ("429", "502", "503", "529")
@@ -23,14 +23,14 @@ _REFUSED_BY_GRPC = "8|14"
 
 @dataclass(frozen=True)
 class RequestCounter:
-    """Where one kind of proxy counts requests; all count a request when it is answered, Envoy at its headers.
+    """How one kind of proxy counts requests. All count a request at its answer, Envoy at the headers of the answer.
 
-    rows:   selectors, each for one way of scraping. `$namespace` and `$name` say whose requests, as strings;
+    rows:   selectors, one for each way of scraping. `$namespace` and `$name` identify the workload, as strings;
             `$in_namespace` and `$named` are the same inside a regular expression. `$codes` is one of HTTP codes.
-    named:  what `$name` is the name of.
-    scrape: what Prometheus has to read.
-    grpc:    label that has the code of gRPC, if there is one.
-    aborted: code of a request whose client went away before the answer; empty if such a request is not counted.
+    named:  kind of the object named `$name`.
+    scrape: what Prometheus must scrape.
+    grpc:    label with the gRPC code, if there is one.
+    aborted: code of a request whose client disconnected before the answer; empty if such requests are not counted.
     dots:    whether a name with a dot is counted under the same series as one without.
     """
 
@@ -53,7 +53,7 @@ class RequestCounter:
         names = {
             "namespace": quoted(namespace),
             "name": quoted(name),
-            # A part of a pattern that stands between quotes already.
+            # A part of a pattern that is already quoted.
             "in_namespace": quoted(literal(namespace))[1:-1],
             "named": quoted(literal(name))[1:-1],
         }
@@ -62,7 +62,7 @@ class RequestCounter:
 
 COUNTERS: dict[str, RequestCounter] = {
     "istio": RequestCounter(
-        # The callers' proxies: they count what reaches no pod, too, of which they know the Service alone.
+        # The proxies of the callers also count requests that reach no pod, of which they know only the Service.
         (
             'istio_requests_total{reporter="source",destination_service_namespace=$namespace,'
             'destination_service_name=$name,response_code=~"$codes"}',
@@ -81,7 +81,7 @@ COUNTERS: dict[str, RequestCounter] = {
         named="HTTPRoute",
         scrape="the proxies of Envoy Gateway, port 19001, path /stats/prometheus",
         aborted="",
-        # Envoy takes what follows the first dot of a cluster's name for a part of the series' name.
+        # Envoy treats the text after the first dot of a cluster's name as part of the series' name.
         dots=False,
     ),
     "ingress_nginx": RequestCounter(

@@ -15,14 +15,14 @@ from .raw_metrics import check_labels
 
 # Prometheus has durations of days and longer, but a rule of this collection that waits for hours is useless.
 _LONGEST_INTERVAL_S = 3600
-# Of Prometheus, unlike those of Kubernetes.
+# Prometheus' durations, unlike those of Kubernetes.
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def rule_options(given: Mapping[str, Any], path: str = "", inventory: str = DEFAULT_INVENTORY) -> RuleOptions:
-    """Where the recording rules go and what they believe, with the defaults for what is not given.
+    """Parses the options of recording rules, with defaults.
 
-    Raises: HopError if the API server or Prometheus would reject the rules for it.
+    Raises: HopError if the API server or Prometheus would reject the rules because of an option.
     """
     options = Options(
         given, ("rule_namespace", "rule_labels", "evaluation_interval", "exporter_labels", "prometheus_url"), path
@@ -42,9 +42,9 @@ def rule_options(given: Mapping[str, Any], path: str = "", inventory: str = DEFA
 
 
 def url_without_login(prometheus: Mapping[str, Any]) -> str:
-    """Prometheus as pods of the cluster reach it; empty if it needs a login, or has a certificate of a private CA.
+    """Prometheus' address inside the cluster; empty if it needs a login or has the certificate of a private CA.
 
-    prometheus: the modules' option; what is not given has their default.
+    prometheus: the modules' option; missing fields have their defaults.
     """
     given = {option: value for option, value in prometheus.items() if value is not None}
     if url := str(given.get("url", "")):

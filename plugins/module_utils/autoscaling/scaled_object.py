@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The ScaledObject of an autoscaler and its recording rules, for clusters whose metrics come from KEDA.
+"""Creates the ScaledObject of an autoscaler and its recording rules, for clusters with KEDA as the metrics backend.
 
-KEDA makes the HPA. It decides like the HPA that the collection makes for prometheus-adapter: see keda_rules.py.
+KEDA creates the HPA. It decides like the collection's HPA for prometheus-adapter: see keda_rules.py.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from .zero import faults
 
 # KEDA's webhook rejects a ScaledObject that adopts the HPA of the same name without it.
 TRANSFER_ANNOTATION = "scaledobject.keda.sh/transfer-hpa-ownership"
-# Between two looks of KEDA at the metrics of a workload that may be at zero.
+# Seconds between two queries of KEDA for a workload that may be at zero.
 POLLING_S = 5
 
 
 def check(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> None:
-    """Raises: HopError that names each autoscaler that KEDA's HPA would scale otherwise than the adapter's."""
+    """Raises: HopError that lists the autoscalers that KEDA's HPA would scale differently."""
     hidden = HopError(
         Hop.SPEC,
         seen="backend is keda, and prometheus has a login or a CA, which ScaledObjects do not get",
@@ -76,7 +76,7 @@ def decision_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> lis
 
 
 def rule_names(autoscaler: Autoscaler) -> list[str]:
-    """Of the PrometheusRules that record what its ScaledObject reads."""
+    """Names of the PrometheusRules for its ScaledObject."""
     if reads_totals(autoscaler):
         return names_of_rules(autoscaler)
     profiles = [profile for profile in autoscaler.profiles if profile.recorded]
@@ -88,12 +88,12 @@ def rule_names(autoscaler: Autoscaler) -> list[str]:
 
 
 def reads_totals(autoscaler: Autoscaler) -> bool:
-    """The controller decides on a total of the workload without regard to pods, so KEDA's HPA reads it as it is."""
+    """The controller ignores pods in decisions on a total, so KEDA's HPA reads the total unchanged."""
     return all(target.type != PODS for target in autoscaler.metric_targets)
 
 
 def _limits(autoscaler: Autoscaler) -> Iterator[tuple[str, str]]:
-    """What KEDA's HPA would decide otherwise than the adapter's: what is seen, and what to do."""
+    """What KEDA's HPA would decide differently: problem and fix."""
     targets = autoscaler.metric_targets
     other = next((target for target in targets if target.type != PODS and not _is_recorded_total(target)), None)
     if autoscaler.demand:
@@ -133,13 +133,13 @@ def _is_recorded_total(target: MetricTarget) -> bool:
 
 
 def decision_rule_name(profile: Profile, namespace: str) -> str:
-    """Of the PrometheusRule with the decisions of all workloads on a profile. No profile begins with `decisions-`."""
+    """Name of the PrometheusRule with the decisions for a profile. No profile begins with `decisions-`."""
     own = profile.rule_name(namespace)
     return f"{own}.decisions" if profile.is_own else own.replace("kubegpu-", "kubegpu-decisions-", 1)
 
 
 def decision_rule(profile: Profile, rules: RuleOptions, namespace: str = "") -> Manifest:
-    """Evaluated as often as what is smoothed, so that it adds at most one second to the reaction time."""
+    """Evaluated as often as smoothed values, so that it adds at most one second to the reaction time."""
     interval_s = smoothed_interval_s(rules.evaluation_interval_s)
     labels: Manifest = {"labels": {"namespace": namespace}} if namespace else {}
     recordings = [
@@ -152,7 +152,7 @@ def decision_rule(profile: Profile, rules: RuleOptions, namespace: str = "") -> 
 
 
 def target_rule(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
-    """What the shared rules need to know of one workload: its target values and tolerances."""
+    """Inputs of one workload for the shared rules: its target values and tolerances."""
     labels = _workload_labels(autoscaler)
     tolerance = _tolerance(autoscaler)
     recordings = [
@@ -208,7 +208,7 @@ def scaled_object(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
 
 
 def hpa_of(live: Mapping[str, Any]) -> Manifest:
-    """The HPA that KEDA makes of a ScaledObject of this collection. Source: KEDA 2.21, controllers/keda/hpa.go."""
+    """The HPA that KEDA creates for a ScaledObject of this collection. Source: KEDA 2.21, controllers/keda/hpa.go."""
     spec, metadata = live["spec"], live["metadata"]
     selector = {"matchLabels": {SCALED_OBJECT_LABEL: metadata["name"]}}
     fields = {"AverageValue": "averageValue", "Value": "value"}
@@ -244,15 +244,15 @@ def hpa_of(live: Mapping[str, Any]) -> Manifest:
 
 
 def hpa_name(live: Mapping[str, Any]) -> str:
-    """Of the HPA that KEDA makes of a ScaledObject."""
+    """Name of the HPA that KEDA creates for a ScaledObject."""
     config = (live["spec"].get("advanced") or {}).get("horizontalPodAutoscalerConfig") or {}
     return str(config.get("name") or f"keda-hpa-{live['metadata']['name']}")
 
 
 def diverging_fields(live: Mapping[str, Any]) -> list[str]:
-    """Fields of a live ScaledObject that the module never sets, and by which KEDA sets replicas past the HPA's rules.
+    """Fields of a live ScaledObject that the module never sets, and with which KEDA bypasses the HPA's rules.
 
-    A fallback to the current replicas moves nothing.
+    A fallback to the current replicas changes nothing.
     """
     spec, advanced = live["spec"], live["spec"].get("advanced") or {}
     fallback = spec.get("fallback") or {}
@@ -266,10 +266,10 @@ def diverging_fields(live: Mapping[str, Any]) -> list[str]:
 
 
 def _activation(autoscaler: Autoscaler) -> Manifest:
-    """How KEDA scales to zero and from zero, which its HPA does not.
+    """How KEDA scales to and from zero, which its HPA does not.
 
-    It asks for the metrics every pollingInterval, and scales to zero from any number once they have been 0 for the
-    window. Until they were above 0 once, the window is initialCooldownPeriod. A metric without a value moves nothing.
+    It queries the metrics every pollingInterval, and scales to zero from any number once they have been 0 for the
+    window. Before they exceed 0 for the first time, the window is initialCooldownPeriod. Missing values change nothing.
     Source: KEDA 2.21, pkg/scaling/executor/scale_scaledobjects.go.
     """
     if autoscaler.min_replicas:
@@ -299,7 +299,7 @@ def _trigger(
         "metricType": metric_type,
         "metadata": {
             "serverAddress": server_address,
-            # KEDA takes one series. Behind Thanos there may be one per replica of Prometheus.
+            # KEDA accepts one series. Thanos may return one for each replica of Prometheus.
             "query": f"max({series}{{{equal(labels)}}})",
             "threshold": threshold,
             # Without it, no value counts as 0.
@@ -330,8 +330,8 @@ def _tolerance(autoscaler: Autoscaler) -> Tolerance:
 
 
 def _behavior(autoscaler: Autoscaler, rules: ScalingRules) -> Manifest:
-    """Every field, because KEDA updates the HPA for ever where the API server adds one.
+    """Every field, because KEDA would update the HPA forever if the API server added one.
 
-    The tolerance of decisions is part of their rules.
+    The tolerance of decisions is part of the recording rules.
     """
     return behavior_of(rules if reads_totals(autoscaler) else replace(rules, tolerance=0))

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How fast an HPA scales: its policies, and how their defaults are computed."""
+"""Scaling policies of an HPA, and the computation of their defaults."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class ScalingPolicy:
 
 @dataclass(frozen=True)
 class ScalingRules:
-    """How fast one direction may go.
+    """Scaling rules for one direction.
 
-    stabilization_window_seconds: the most cautious recommendation of this window counts.
-    select_policy: Max lets the policy decide that allows most, Min the one that allows least, Disabled stops.
-    tolerance:     half-width of the dead band around usage/target = 1; None leaves it to the cluster (0.1).
+    stabilization_window_seconds: the most conservative recommendation in this window counts.
+    select_policy: Max selects the policy that allows most, Min the one that allows least, Disabled forbids scaling.
+    tolerance:     half-width of the dead band around usage/target = 1; None uses the cluster's default (0.1).
     """
 
     stabilization_window_seconds: int
@@ -40,22 +40,22 @@ class ScalingRules:
     tolerance: float | None = None
 
     def overridden(self, given: Mapping[str, Any] | None) -> ScalingRules:
-        """These rules with the user's options; an option that is None was not set."""
+        """These rules with the user's options; None means not set."""
         changes = {key: value for key, value in (given or {}).items() if value is not None}
         if "policies" in changes:
             changes["policies"] = tuple(ScalingPolicy(**policy) for policy in changes["policies"])
         return replace(self, **changes) if changes else self
 
     def apart_from(self, others: ScalingRules) -> dict[str, Any]:
-        """By what `others` are overridden to be these."""
+        """The options that turn `others` into these rules."""
         theirs = asdict(others)
         return {option: value for option, value in asdict(self).items() if value != theirs[option]}
 
 
 def given_rules(options: Options, direction: str) -> dict[str, Any]:
-    """The rules that a user gives for one direction, by option; the others follow from the dead time.
+    """A user's rules for one direction, by option; the others are computed from the dead time.
 
-    Raises: HopError if the API server would reject one.
+    Raises: HopError if the API server would reject a rule.
     """
     rules = options.options(direction, _RULES)
     if rules is None:
@@ -86,43 +86,43 @@ def _policy(given: Any, path: str, subject: str) -> dict[str, Any]:
     }
 
 
-# Steps, so that a measurement that varies by seconds gives the same policies each time. The last is the API's maximum.
+# Steps, so that measurements that differ by seconds give the same policies. The last is the API's maximum.
 _DEAD_TIMES_S = (15, 30, 60, 90, 120, 180, 300, 600, 900, 1800)
 LONGEST_DEAD_TIME_S = _DEAD_TIMES_S[-1]
 ASSUMED_DEAD_TIME_S = 60
 
 
 def dead_time_s(pod_start_s: float, metric_lag_s: float) -> int:
-    """How long the loop is blind to its own decision, rounded up to a step, seconds.
+    """Seconds until the effect of a decision is visible, rounded up to a step.
 
     pod_start_s:  from a pod's scheduling until it is ready.
-    metric_lag_s: from a change of load until the HPA can see it.
+    metric_lag_s: seconds from a change of load until the HPA can see it.
     """
     return next((step for step in _DEAD_TIMES_S if step >= pod_start_s + metric_lag_s), LONGEST_DEAD_TIME_S)
 
 
 @cache
 def default_scale_up(dead_time: int) -> ScalingRules:
-    """One step per dead time, so that the values for the next step show the effect of the previous one.
+    """One step per dead time, so that the values for the next step include the effect of the previous one.
 
-    No window: it would only delay. The rate is what keeps a metric that lags from overshooting.
+    No window, because it would only delay. The rate prevents a delayed metric from overshooting.
     """
     return ScalingRules(0, (ScalingPolicy("Pods", 2, dead_time), ScalingPolicy("Percent", 50, dead_time)), "Max")
 
 
 def scale_up_to(max_replicas: int) -> ScalingRules:
-    """Immediately to the requested replicas, for a metric that covers all of the load.
+    """Immediately to the requested replicas, for a metric that covers the whole load.
 
-    Such a metric does not ask for more because pods that were asked for have not started: it need not wait for them.
+    Such a metric does not request more pods while new pods start, so it need not wait for them.
     """
     return ScalingRules(0, (ScalingPolicy("Pods", max_replicas, _DEAD_TIMES_S[0]),), "Max")
 
 
 @cache
 def default_scale_down(dead_time: int) -> ScalingRules:
-    """Slowly, one pod or a quarter: a pod given up too early costs a dead time to get back.
+    """Slowly, one pod or a quarter, because a pod that is removed too early takes a dead time to return.
 
-    The window is Kubernetes' own 300 s, more for pods that start slower than half of that; the API's maximum is 3600 s.
+    The window is Kubernetes' 300 s, longer if pods start slower than half of that; the API's maximum is 3600 s.
     """
     period = max(dead_time, 60)
     window = min(max(2 * dead_time, 300), 3600)
@@ -132,7 +132,7 @@ def default_scale_down(dead_time: int) -> ScalingRules:
 def dead_time_behind(scale_up: ScalingRules, scale_down: ScalingRules) -> int | None:
     """The dead time that the default policies of one direction follow from; None if the user sets both.
 
-    The way down alone does not tell one below 60 s: it gives 60.
+    Rules for scaling down do not distinguish dead times below 60 s, so the result is then 60.
     """
     for rules, default in ((scale_up, default_scale_up), (scale_down, default_scale_down)):
         longest_s = max(policy.period_seconds for policy in rules.policies)

@@ -26,7 +26,7 @@ from .scaling import (
     scale_up_to,
 )
 
-# Where the kinds that people scale are served; any other kind with a scale subresource needs its api_version spelt out.
+# API versions of common targets. Any other kind with a scale subresource needs its api_version.
 API_VERSIONS = {
     "Deployment": "apps/v1",
     "StatefulSet": "apps/v1",
@@ -37,7 +37,7 @@ API_VERSIONS = {
 
 PODS, OBJECT, EXTERNAL = "Pods", "Object", "External"
 
-# How the HPA controller gets metrics: from prometheus-adapter, or from KEDA, which makes the HPA as well.
+# Backends: prometheus-adapter, or KEDA, which also creates the HPA.
 ADAPTER, KEDA = "adapter", "keda"
 BACKEND_NAMES = (ADAPTER, KEDA)
 
@@ -49,8 +49,8 @@ _OPTIONS = (
     *("dead_time_seconds", "scale_up", "scale_down", "demand", "extra_metrics", "adopt", "backend"),
 )
 
-# Kinds whose pods Prometheus can tell without asking for pod names: the label that carries their name, which is also
-# how the adapter finds the object that a value belongs to.
+# Kinds whose pods Prometheus can identify without pod names: the label with their name, which is also
+# how the adapter finds the object of a value.
 WORKLOAD_LABELS = {"Deployment": "deployment", "StatefulSet": "statefulset", "Rollout": "rollout"}
 
 
@@ -63,12 +63,12 @@ class Target:
     api_version: str
 
     def labels(self, namespace: str) -> dict[str, str]:
-        """Of what is recorded for the object, by which the adapter finds it; for kinds of WORKLOAD_LABELS."""
+        """Label of the recorded series, by which the adapter finds the object; for kinds of WORKLOAD_LABELS."""
         return {"namespace": namespace, WORKLOAD_LABELS[self.kind]: self.name}
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """Group, kind and name: the same object in any API version."""
+        """Group, kind and name, which identify the object in any API version."""
         return self.api_version.rpartition("/")[0], self.kind, self.name
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class MetricTarget:
 
     @property
     def is_total(self) -> bool:
-        """The metrics API gives the sum over the pods, which the HPA divides by their number."""
+        """Whether the metrics API returns the sum over the pods, which the HPA divides by their number."""
         return self.type == EXTERNAL or self.metric.per == "workload"
 
     @property
@@ -106,14 +106,14 @@ class MetricTarget:
 
 @dataclass(frozen=True)
 class Autoscaler:
-    """One workload that follows one metric, or several, of its pods.
+    """An autoscaler: one workload that scales on one or several metrics.
 
-    profile:       what `metric` names. metric_targets: its metrics, then those of extra_metrics with own metrics.
-    raw_metrics:   further entries of an autoscaling/v2 HPA, as they are; the one that asks for most replicas wins.
-    dead_time:     seconds from which the scaling rules follow where the user gives none.
-    is_given:      whether the user gives the dead time. is_measured: whether it comes from this workload's pods.
+    profile:       the profile in `metric`. metric_targets: its metrics, then custom ones of extra_metrics.
+    raw_metrics:   additional entries of an autoscaling/v2 HPA, unchanged; the largest proposal wins.
+    dead_time:     seconds, for the scaling rules that the user does not set.
+    is_given:      whether the user sets the dead time. is_measured: whether it comes from this workload's pods.
     adopt:         adopt an existing HPA of this name.
-    demand:        whose requests tell the load beyond what the GPUs can do; its metric is the last of metric_targets.
+    demand:        source of the request counts, for load beyond the GPUs' capacity; its metric is the last one.
     backend:       ADAPTER or KEDA.
     priority:      who is served first where GPUs are divided; no part of the HPA.
     """
@@ -159,13 +159,13 @@ class Autoscaler:
 
     @property
     def demand_name(self) -> str:
-        """Of the demand behind the leading metric, whether the HPA follows it or not."""
+        """Name of the leading metric's demand, whether or not the HPA uses it."""
         name = self.metric.name
         return demand_name(next((activity for activity in ACTIVITIES if sustained_name(activity) == name), name))
 
     @property
     def follows_demand(self) -> bool:
-        """One of its metrics is the demand behind the leading one; true of an HPA that was read back as well."""
+        """Whether one of its metrics is the demand of the leading one; also for an HPA that was read back."""
         return bool(self.metric_targets) and any(
             (metric_target.metric.name, metric_target.type) == (self.demand_name, OBJECT)
             for metric_target in self.metric_targets
@@ -182,7 +182,7 @@ class Autoscaler:
 
     @property
     def needs_dead_time(self) -> bool:
-        """Some of the scaling rules are left to us, and so is what they follow from."""
+        """Whether the dead time must be measured: the user sets neither it nor all scaling rules."""
         down = self.given_scale_down
         all_policies = self.given_scale_up.get("policies") and down.get("policies")
         return not self.is_given and not (all_policies and down.get("stabilization_window_seconds") is not None)
@@ -192,12 +192,12 @@ class Autoscaler:
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], path: str = "", backend: str = ADAPTER) -> Autoscaler:
-        """The autoscaler that a user's options describe, defaults included.
+        """Parses the options of an autoscaler, with defaults.
 
-        path:    where they stand among all options, for errors.
-        backend: serves its metrics to the HPA controller, unless they name one.
+        path:    path of the options, for errors.
+        backend: default metrics backend.
         Raises: HopError at hop "autoscaler spec" if the API server would reject it, options contradict each other or
-        something is missing. It names the option by its path.
+        something is missing. The error has the option's path.
         """
         options = _named(params, _OPTIONS, path)
         namespace, name = _key(options)
@@ -240,7 +240,7 @@ class Autoscaler:
 
     @property
     def has_workload_rule(self) -> bool:
-        """Something is recorded for this workload alone, in a PrometheusRule with both names in its own."""
+        """Whether the workload needs a separate PrometheusRule, whose name contains both names."""
         return any(metric_target.type != PODS and metric_target.metric.query for metric_target in self.metric_targets)
 
     def _validate(self, options: Options) -> None:
@@ -265,14 +265,14 @@ class Autoscaler:
 
 
 def workload_rule_name(key: tuple[str, str]) -> str:
-    """Of the PrometheusRule of one workload. A dot, which no profile has in its name, keeps it apart from theirs."""
+    """Name of the PrometheusRule of one workload. Its dot distinguishes it from names of profiles, which have none."""
     return f"kubegpu-{key[0]}.{key[1]}"
 
 
 def read_specs(specs: Any, backend: str = ADAPTER) -> list[Autoscaler]:
-    """The autoscalers that options describe. Raises: HopError that names what is wrong with each.
+    """Parses autoscalers. Raises: HopError with the problem of each invalid one.
 
-    backend: serves their metrics to the HPA controller, unless an autoscaler names one.
+    backend: default metrics backend.
     """
     found, errors = [], []
     for path, spec in _listed(specs):
@@ -291,7 +291,7 @@ def read_keys(specs: Any) -> list[tuple[str, str]]:
 
 
 def autoscaler_key(params: Mapping[str, Any], path: str = "") -> tuple[str, str]:
-    """Namespace and name, all that is needed to remove an autoscaler.
+    """Namespace and name, which suffice to remove an autoscaler.
 
     Raises: HopError if neither a name nor a target gives them.
     """
@@ -305,7 +305,7 @@ def _listed(specs: Any) -> list[tuple[str, Any]]:
 
 
 def _named(params: Any, known: Collection[str], path: str) -> Options:
-    """The options, whose errors begin with the autoscaler's name if it is known."""
+    """The options, with errors that begin with the autoscaler's name if it is known."""
     options = Options(params, known, path)
     target = options.raw("target")
     name = options.raw("name") or (target.get("name") if isinstance(target, Mapping) else None)
@@ -345,7 +345,7 @@ def _profile(options: Options, default: str | None = None) -> Profile:
 
 
 def _metric_targets(options: Options, profile: Profile, target: Target) -> list[MetricTarget]:
-    """target_value is that of the profile's first metric; target_values names any."""
+    """target_value is for the profile's first metric; target_values sets any."""
     named = options.options("target_values", [metric.name for metric in profile.metrics])
     return [
         _metric_target(options, metric, _value(options, named, metric, leads=metric is profile.metrics[0]), target)
@@ -365,13 +365,13 @@ def _metric_target(options: Options, metric: Metric, value: float, target: Targe
         raise options.error(
             "metric",
             f"{metric.name} has no query",
-            "give the query; only a metric of external.metrics.k8s.io (metric_type: External) goes without",
+            "give the query; only a metric of external.metrics.k8s.io (metric_type: External) needs none",
         )
     if type_ != PODS and metric.query and target.kind not in WORKLOAD_LABELS:
         raise options.error(
             "metric_type",
-            f"{type_} cannot tell the pods of a {target.kind}",
-            f"leave metric_type at Pods; {type_} knows {enumeration(list(WORKLOAD_LABELS))}",
+            f"{type_} cannot identify the pods of a {target.kind}",
+            f"leave metric_type at Pods; {type_} supports {enumeration(list(WORKLOAD_LABELS))}",
         )
     if type_ == EXTERNAL and metric.query and len(target.name) > LONGEST_LABEL:
         raise options.error(
@@ -383,7 +383,7 @@ def _metric_target(options: Options, metric: Metric, value: float, target: Targe
 
 
 def _value(options: Options, named: Options | None, metric: Metric, *, leads: bool) -> float:
-    """The target value of a metric, or the profile's where none is given."""
+    """The target value of a metric; the default is that of the profile."""
     place, option = (named, metric.name) if named and metric.name in named else (options, "target_value")
     given = place.number(option, SMALLEST_TARGET) if leads or place is named else None
     value = metric.target_value if given is None else given
@@ -405,26 +405,26 @@ def _demand(options: Options, namespace: str, target: Target, profile: Profile) 
     if profile.name not in ACTIVITIES:
         raise options.error(
             "demand",
-            f"is set, but metric {profile.name} does not say how busy a GPU is",
+            f"is set, but metric {profile.name} does not show how busy a GPU is",
             f"leave demand out, as for model servers; or use {', '.join(ACTIVITIES)}",
         )
     if target.kind not in DEMAND_KINDS:
         raise options.error(
             "demand",
-            f"cannot tell the pods of a {target.kind}",
-            f"leave demand out; it knows {enumeration(list(DEMAND_KINDS))}",
+            f"cannot identify the pods of a {target.kind}",
+            f"leave demand out; it supports {enumeration(list(DEMAND_KINDS))}",
         )
     if are_cut(target.kind, target.name):
         raise options.error(
             "demand",
-            f"cannot tell the pods of {target}, whose names leave out a part of such a long name",
+            f"cannot identify the pods of {target}, whose names leave out a part of such a long name",
             f"leave demand out, or name the Deployment with at most {LONGEST_NAME} characters",
         )
     return Demand.from_options(given, namespace, target.name)
 
 
 def _with_demand(metric_targets: list[MetricTarget], namespace: str, target: Target) -> list[MetricTarget]:
-    """The demand comes last. Of the pods it needs what lasts: it has told all else before them."""
+    """The demand is last. Beside it the sustained pod metric is used: the demand shows everything else earlier."""
     leading, *others = metric_targets
     demand = MetricTarget(demand_metric(leading.metric, target.labels(namespace)), leading.value, OBJECT)
     if leading.type == PODS:

@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which of the workloads that an inventory scales exist, and whose HPA has lost its workload.
+"""Finds missing workloads of an inventory's autoscalers, and HPAs whose workload is missing.
 
-Autoscalers are read as the user writes them: the module gpu_autoscaler judges them later.
+Autoscalers are not validated here; the module gpu_autoscaler does that later.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ DEFAULT_KIND, DEFAULT_NAMESPACE = "Deployment", "default"
 
 @dataclass(frozen=True)
 class Workloads:
-    """queries: of the targets, for objects_info. missing: names of those that do not exist.
+    """queries: queries for the targets, for objects_info. missing: names of missing targets.
 
-    wanted:      autoscalers whose target exists, or is not named.
-    hpa_queries: of the HPAs of the others.
-    namespaces:  of all autoscalers. Elsewhere those of another inventory may be.
+    wanted:      autoscalers whose target exists or has no name.
+    hpa_queries: queries for the HPAs of the others.
+    namespaces:  namespaces of all autoscalers. Other namespaces may have those of another inventory.
     """
 
     queries: tuple[Query, ...]
@@ -34,7 +34,7 @@ class Workloads:
 
 
 def workloads(autoscalers: Sequence[Given], found: Sequence[Sequence[Any]]) -> Workloads:
-    """found: what objects_info returned for each query. Targets that were not asked for count as existing."""
+    """found: results of objects_info, one for each query. Targets without a query count as existing."""
     named = [autoscaler for autoscaler in autoscalers if _target(autoscaler).get("name")]
     missing = [_title(autoscaler) for autoscaler, objects in zip(named, found, strict=False) if not objects]
     lost = [autoscaler for autoscaler in named if _title(autoscaler) in missing]
@@ -48,7 +48,7 @@ def workloads(autoscalers: Sequence[Given], found: Sequence[Sequence[Any]]) -> W
 
 
 def proof_targets(wanted: Sequence[Given], orphans: Sequence[Given]) -> list[Given]:
-    """What to prove: autoscalers, and HPAs that exist without their target. The proof of these fails."""
+    """Autoscalers to prove, and HPAs without a target, whose proof fails."""
     names = [{key: hpa["metadata"][key] for key in ("namespace", "name")} for hpa in orphans]
     return [*wanted, *names]
 

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""min_replicas: 0. What prevents an autoscaler from reaching zero, or from leaving it again.
+"""Checks for min_replicas: 0: what prevents an autoscaler from reaching zero, or from leaving it again.
 
-At zero there are no pods, so only a metric that exists without them can wake the workload. On the way down the largest
-proposal of all metrics wins, so each metric has to propose 0, which a target of type AverageValue does at exactly 0.
+At zero there are no pods, so only a metric that exists without them can wake the workload. To scale down, the largest
+proposal of all metrics wins, so each metric must propose 0, which a target of type AverageValue does at exactly 0.
 Source: kubernetes KEP-2021, pkg/controller/podautoscaler/horizontal.go of v1.36.3.
 """
 
@@ -21,12 +21,12 @@ from .spec import EXTERNAL, OBJECT, PODS, Autoscaler, MetricTarget
 _GATES_FLAG = f"--{FLAG}="
 _VERSION = re.compile(r":v1\.(\d+)")
 
-# What is seen, and what to do.
+# Problem and fix.
 Fault = tuple[str, str]
 
 
 def faults(autoscaler: Autoscaler) -> Iterator[Fault]:
-    """Why the autoscaler would never be at zero, stay there for ever, or flap; whichever backend it has."""
+    """Why the autoscaler would never reach zero, stay there forever, or flap, with any backend."""
     if autoscaler.min_replicas:
         return
     for target in autoscaler.metric_targets:
@@ -38,7 +38,7 @@ def faults(autoscaler: Autoscaler) -> Iterator[Fault]:
 
 
 def native_faults(autoscaler: Autoscaler) -> Iterator[Fault]:
-    """Why an HPA that scales to zero by itself would stay there. KEDA does its first step by itself."""
+    """Why an HPA that scales to zero itself would stay there. KEDA takes the first step itself."""
     if autoscaler.min_replicas or _leaves_zero(autoscaler.scale_up):
         return
     rules = autoscaler.scale_up
@@ -51,7 +51,7 @@ def native_faults(autoscaler: Autoscaler) -> Iterator[Fault]:
 
 
 def controller_gap(managers: Sequence[Mapping[str, Any]]) -> str:
-    """Why a kube-controller-manager does not scale to zero, by its pods; empty if it does, or if that is not visible.
+    """Why kube-controller-manager does not scale to zero, by its pods; empty if it does, or if they are not visible.
 
     An API server that is newer than the controller accepts a minimum of 0, and nothing would wake the workload.
     """
@@ -68,7 +68,7 @@ def controller_gap(managers: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _gate(container: Mapping[str, Any]) -> bool | None:
-    """As its flags set it; None if they leave it to the version."""
+    """The feature gate in its flags; None if the version decides."""
     flags = [*(container.get("command") or ()), *(container.get("args") or ())]
     return gate_of(GATE, [flag.removeprefix(_GATES_FLAG) for flag in flags if flag.startswith(_GATES_FLAG)])
 

@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The configuration of prometheus-adapter: where it lies, and whether its rules can work.
+"""Reads the configuration of prometheus-adapter, and checks whether its rules can work.
 
-Source: kubernetes-sigs/prometheus-adapter pkg/config, pkg/naming/metric_namer.go. Only certain faults are named.
+Source: kubernetes-sigs/prometheus-adapter pkg/config, pkg/naming/metric_namer.go. Reports only certain faults.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from .objects import Manifest, containers_of, flag, pod_spec
 from .state.api import AdapterConfig
 
 _STRING = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'
-# Characters that may stand after a backslash in PromQL.
+# Characters that may follow a backslash in PromQL.
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = frozenset("abfnrtv\\'\"xuU01234567")
-# Prometheus 3 takes quoted names as well.
+# Prometheus 3 accepts quoted names, too.
 _MATCHER = re.compile(rf"\s*(?:(\w+|{_STRING})\s*(=~|!~|!=|=)\s*({_STRING})|({_STRING}))\s*(,|$)", re.DOTALL)
 _SELECTOR = re.compile(r"\s*([a-zA-Z_:][\w:]*)?\s*(?:\{(.*)\})?\s*", re.DOTALL)
-# The adapter rejects unknown options, so a wrong indentation too.
+# The adapter rejects unknown options, including those with a wrong indentation.
 _KINDS = frozenset({"rules", "externalRules", "resourceRules"})
 _OPTIONS = frozenset({"seriesQuery", "seriesFilters", "resources", "name", "metricsQuery", "labelValueReplacements"})
-# Python's words for errors in any kind of regular expression; other complaints are Python's own.
+# Python's messages for errors in any regular expression dialect; other errors are specific to Python.
 _BROKEN = ("missing ), unterminated", "unbalanced parenthesis", "unterminated character set", "nothing to repeat")
-# Classes of characters, which Python reads otherwise.
+# Character classes, which Python interprets differently.
 _ONLY_GO = "[["
 _LOOKAROUND = re.compile(r"\(\?<?[=!]")
 
 
 def config_map_of(adapter: Manifest) -> tuple[str, str] | None:
-    """The ConfigMap that has the adapter's --config, and the key in it; None if it is another kind of file."""
+    """ConfigMap and key of the adapter's --config; None if it is another kind of file."""
     volumes = {volume["name"]: volume for volume in pod_spec(adapter).get("volumes") or ()}
     for container in containers_of(adapter):
         path = flag(container, "--config")
@@ -47,7 +47,7 @@ def config_map_of(adapter: Manifest) -> tuple[str, str] | None:
 
 
 def adapter_config(config_map: Manifest, content: Any) -> AdapterConfig:
-    """content: of the file, None if that is empty."""
+    """content: content of the file, None if it is empty."""
     content = {} if content is None else content
     if not isinstance(content, Mapping):
         return AdapterConfig(config_map, "it is not a mapping of options")
@@ -57,12 +57,12 @@ def adapter_config(config_map: Manifest, content: Any) -> AdapterConfig:
 
 
 def _list(value: Any) -> list[Any]:
-    """A value that should be a list, but is not, as its only item."""
+    """Wraps a value that is not a list as its only item."""
     return value if isinstance(value, list) else [value] if value else []
 
 
 def fault_of(rule: Any) -> str:
-    """Why the adapter does not start with a rule, or Prometheus rejects its series query; empty if neither is seen."""
+    """Why the adapter does not start with a rule, or Prometheus rejects its series query; empty if neither is known."""
     if not isinstance(rule, Mapping):
         return "the rule is not a mapping of options"
     return next(filter(None, _faults(rule)), "")
@@ -92,7 +92,7 @@ def _fault_of_name(name: Any) -> str:
 
 
 def name_given(rule: Any) -> str:
-    """The name that a rule gives its metric, if that is written out."""
+    """The name of a rule's metric, if it is literal."""
     name = rule.get("name") if isinstance(rule, Mapping) else None
     return str(name.get("as") or "") if isinstance(name, Mapping) else ""
 
@@ -105,7 +105,7 @@ def _fault_of_filter(series_filter: Any) -> str:
 
 
 def _fault_of_selector(text: str) -> str:
-    """Prometheus asks for a selector with a matcher that does not fit everything."""
+    """Prometheus requires a matcher that does not match the empty string."""
     matchers = _matchers(text)
     if not text.strip():
         return "seriesQuery is empty"
@@ -115,15 +115,15 @@ def _fault_of_selector(text: str) -> str:
         characters = _ESCAPE.findall(literal)
         escaped = next((character for character in characters if character not in _ESCAPED), "")
         if escaped and literal[0] != "`":
-            return f"seriesQuery has `\\{escaped}` in {literal}: a backslash is written twice there"
+            return f"seriesQuery has `\\{escaped}` in {literal}: a backslash must be doubled there"
     broken = next(filter(None, (_fault_of_pattern(value) for _label, kind, value in matchers if "~" in kind)), "")
     if not broken and all(_fits_nothing(kind, value) for _label, kind, value in matchers):
-        return "each matcher of seriesQuery fits the empty string as well, which Prometheus rejects"
+        return "each matcher of seriesQuery also matches the empty string, which Prometheus rejects"
     return broken
 
 
 def _matchers(text: str) -> list[tuple[str, str, str]] | None:
-    """Label, operator and value of each matcher of a selector, its name as __name__; None if it is no selector."""
+    """Label, operator and value of each matcher of a selector, its name as __name__; None if it is not a selector."""
     found = _SELECTOR.fullmatch(text)
     if not found:
         return None
@@ -146,7 +146,7 @@ def _text(literal: str) -> str:
 
 
 def _fits_nothing(kind: str, value: str) -> bool:
-    """Whether a matcher holds for a missing label."""
+    """Whether a matcher matches a missing label."""
     if "~" not in kind:
         return (value == "") != kind.startswith("!")
     compiled = _tried(value)
@@ -154,9 +154,9 @@ def _fits_nothing(kind: str, value: str) -> bool:
 
 
 def _fault_of_pattern(pattern: str) -> str:
-    """Go's regular expressions have no lookaround."""
+    """Go's regular expressions do not support lookaround."""
     if _LOOKAROUND.search(pattern):
-        return f"the regular expression `{pattern}` looks around, which Go's cannot"
+        return f"the regular expression `{pattern}` uses lookaround, which Go does not support"
     try:
         _compiled(pattern)
     except re.error as err:
@@ -169,14 +169,14 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
 
 
 def _tried(pattern: str) -> re.Pattern[str] | None:
-    """None for a pattern that only Go understands."""
+    """None for a pattern that only Go supports."""
     with suppress(re.error):
         return _compiled(pattern)
     return None
 
 
 def takes_all(rule: Any) -> bool:
-    """Whether a rule asks for series of any name, as the chart's default rules do."""
+    """Whether a rule matches series of any name, as the chart's default rules do."""
     matchers = _matchers(str(rule.get("seriesQuery") or "")) if isinstance(rule, Mapping) else None
     names = [(kind, value) for label, kind, value in matchers or () if label == "__name__"]
     return bool(matchers) and not any(

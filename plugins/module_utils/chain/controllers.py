@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What controllers say about the objects that they work on, in conditions and events."""
+"""Reads what controllers report about their objects, in conditions and events."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from .state.autoscaler import AutoscalerState
 from .state.cluster import State
 from .texts import condition_text
 
-# Of the control plane, by the names of their leases.
+# Controllers of the control plane, by the names of their leases.
 CONTROLLERS = CONTROLLER_MANAGER, SCHEDULER = "kube-controller-manager", "kube-scheduler"
 # A controller renews its lease every few seconds.
 SILENT_S = 60
-# Reasons of the events that are read for all objects of their kind in any state.
+# Reasons of events that are read for all objects of their kind in any state.
 REJECTED = "InvalidConfiguration"
 RESCALED = "SuccessfulRescale"
-# An event may be written in the second of the change that it is about.
+# An event may be written in the same second as the change.
 _SAME_SECOND_S = 1.0
-# Of the HPA controller's events: in which direction it has scaled.
+# Direction of scaling in the HPA controller's events.
 # Source: kubernetes pkg/controller/podautoscaler/horizontal.go
 _UP = re.compile(r"above target|below Spec\.MinReplicas|must be greater than 0")
 _DOWN = re.compile(r"below target|above Spec\.MaxReplicas")
 
 
-# So many times is no chance, and what has not happened for so long is over.
+# This many times is not a coincidence, and after this time without an event it is over.
 _OFTEN, _LATELY_S = 3, 900
 
 
 @dataclass(frozen=True)
 class Said:
-    """The words of a controller, and for how long they have been true."""
+    """A message of a controller, and how long it has been true."""
 
     text: str
     age_s: float | None = None
 
 
 def rejection(state: State, manifest: Manifest, kind: str) -> Said | None:
-    """Why the Prometheus operator takes a monitor or a rule for invalid; None if it does not.
+    """Why the Prometheus operator rejects a monitor or a rule; None if it does not.
 
-    By the condition of its binding to a Prometheus, which newer operators write. Else by a later event.
+    Uses the condition of its binding to a Prometheus, which newer operators write, or else a later event.
     """
     for binding in (manifest.get("status") or {}).get("bindings") or ():
         for condition in binding.get("conditions") or ():
@@ -57,15 +57,15 @@ def rejection(state: State, manifest: Manifest, kind: str) -> Said | None:
 
 
 def silence_s(state: State, controller: str) -> float | None:
-    """For how long a controller of the control plane has not renewed its lease; None if it has none."""
+    """Seconds since a controller of the control plane renewed its lease; None if it has none."""
     lease = state.leases.get(controller) or {}
     return state.clock.seconds_since((lease.get("spec") or {}).get("renewTime"))
 
 
 def undone_rescales(state: State, autoscaler: AutoscalerState) -> Said | None:
-    """That the HPA has scaled to the same size again and again, and has not itself reset the replicas.
+    """Shows that the HPA has repeatedly scaled to the same size without resetting the replicas itself.
 
-    None if it has not, or not lately. Each step of a growth has a separate event.
+    None if it has not, or not recently. Each step of a growth has a separate event.
     """
     events = list(_about(state, autoscaler.hpa, "HorizontalPodAutoscaler", RESCALED))
     for event in events:
@@ -94,7 +94,7 @@ def _overlaps(event: Manifest, began: float, ended: float) -> bool:
 
 
 def _about(state: State, manifest: Manifest, kind: str, reason: str) -> Iterator[Manifest]:
-    """The objects of a list do not say their kind."""
+    """The objects of a list do not contain their kind."""
     for event in state.controller_events:
         about = event.get("involvedObject") or {}
         its = "/".join(filter(None, (about.get("namespace"), about.get("name", ""))))

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Why a DaemonSet has no pod on a node, or one that does not run: the same for device plugin and exporter."""
+"""Finds why a DaemonSet has no pod on a node, or one that does not run: the same for device plugin and exporter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .objects import Manifest, has_crashed, is_ready, mentions_nvml, name_of, po
 from .state.cluster import State
 from .state.nodes import offers_gpus
 
-# Why there is no pod, by the words of the DaemonSet's controller.
+# Why there is no pod, by the messages of the DaemonSet's controller.
 NOT_CREATED = (
     Evidence(
         r"cannot create the pod: .*PodSecurity",
@@ -35,12 +35,12 @@ _OWN_TAINTS = ("node.kubernetes.io/",)
 
 
 def obstacle(state: State, daemon_sets: Sequence[Manifest], node: Manifest) -> tuple[str, str]:
-    """The labels that a node lacks for the first DaemonSet, empty if it has them; and what keeps its pods away."""
+    """Labels that a node lacks for the first DaemonSet, empty if it has them; and what prevents its pods."""
     pod = pod_spec(daemon_sets[0])
     if not may_run_on(pod, {**node, "spec": {}}):
         if labels := _wanted_labels(pod):
             return labels, f"the node lacks a label that the DaemonSet selects nodes by ({labels})"
-        return "", "the DaemonSet's node affinity leaves the node out"
+        return "", "the DaemonSet's node affinity excludes the node"
     taints = [
         taint for taint in (node.get("spec") or {}).get("taints") or () if not taint["key"].startswith(_OWN_TAINTS)
     ]
@@ -56,11 +56,11 @@ def obstacle(state: State, daemon_sets: Sequence[Manifest], node: Manifest) -> t
     ]
     if events:
         return "", f"its controller cannot create the pod: {events[-1]}"
-    return "", "the DaemonSet's controller has made no pod there"
+    return "", "the DaemonSet's controller has created no pod there"
 
 
 def _wanted_labels(pod: Manifest) -> str:
-    """What to give a node; what it must not have is no such label."""
+    """Labels to add to a node; a label that it must not have is not one."""
     selected = [f"{key}={value}" for key, value in (pod.get("nodeSelector") or {}).items()]
     affinity = ((pod.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
@@ -77,9 +77,9 @@ def _wanted_labels(pod: Manifest) -> str:
 
 
 def nodes_without_exporter(state: State) -> Iterator[tuple[str, Manifest, str, str]]:
-    """Nodes that offer GPUs and have no exporter: name, node, the labels that it lacks, what keeps the pods away.
+    """Nodes that offer GPUs and have no exporter: name, node, missing labels, reason.
 
-    Without its labels a node loses the pod, if that is not yet gone.
+    A node without the labels loses the pod, if that is not yet deleted.
     """
     pods = state.agents.by_node(state.agents.exporters)
     for name, node in state.gpu_nodes.items():
@@ -97,8 +97,8 @@ def missing_on(daemon_sets: Sequence[Manifest], why: str) -> str:
 def failing_pods(
     state: State, pods: Sequence[Manifest], no_nvml: FindingType, not_ready: FindingType
 ) -> Iterator[CheckResult]:
-    """Pods on GPU nodes that are not ready: blind, so without NVML, or failing for another reason."""
-    # A device plugin that offers GPUs sees the driver with any runtime.
+    """Pods on GPU nodes that are not ready: without NVML, or failing for another reason."""
+    # A device plugin that offers GPUs has the driver, with any runtime.
     offering = {name for name, node in state.gpu_nodes.items() if offers_gpus(node)}
     plugins = [pod for pod in state.agents.pods_of(state.agents.plugins) if pod["spec"].get("nodeName") in offering]
     for pod in pods:
@@ -109,7 +109,7 @@ def failing_pods(
         is_blind = mentions_nvml(text)
         if not is_blind and _lacks_runtime(pod, [*pods, *plugins]):
             is_blind, text = True, f"{text}; its pod names no RuntimeClass"
-        # A pod in a crash loop is ready in between, so its own age counts.
+        # A pod in a crash loop is ready at times, so its own age counts.
         is_looping = max((status.get("restartCount", 0) for status in statuses(pod)), default=0) >= RESTARTS
         yield CheckResult(
             no_nvml if is_blind else not_ready,
@@ -122,7 +122,7 @@ def failing_pods(
 
 
 def _lacks_runtime(pod: Manifest, others: Sequence[Manifest]) -> bool:
-    """Whether it crashes without a RuntimeClass, and no other pod shows that it would do without one."""
+    """Whether it crashes without a RuntimeClass, and no other pod runs without one."""
     return (
         not pod["spec"].get("runtimeClassName")
         and has_crashed(pod)

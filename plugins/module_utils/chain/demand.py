@@ -10,10 +10,10 @@ from ..autoscaling.demand import HELD_S
 
 @dataclass(frozen=True)
 class DemandState:
-    """What is recorded of a workload's demand.
+    """Recorded demand of a workload.
 
-    parts:     the newest value of each part, by its name; a part that is not recorded now is missing.
-    is_steady: requests were offered some minutes ago already, longer than it takes to learn their cost.
+    parts:     the latest value of each part, by name; without parts that are not recorded now.
+    is_steady: requests have been offered for longer than it takes to learn their cost.
     now_s:     Prometheus' clock, Unix seconds.
     """
 
@@ -23,12 +23,12 @@ class DemandState:
 
     @property
     def is_in_force(self) -> bool:
-        """The HPA follows it, and not merely what the GPUs do."""
+        """Whether the HPA uses the demand, and not just the load of the GPUs."""
         return {"offered", "cost"} <= self.parts.keys()
 
     @property
     def cost_source(self) -> str:
-        """Where the cost comes from: learned now, held from before, the user's prior, or none."""
+        """Source of the cost: learned now, stored earlier, the user's prior, or none."""
         if "cost" not in self.parts:
             return "none"
         if "learned" in self.parts:
@@ -36,7 +36,7 @@ class DemandState:
         return "held" if self.now_s - self.parts.get("learned_time", 0.0) < HELD_S else "prior"
 
     def describe(self) -> dict[str, Any]:
-        """As modules return it."""
+        """In the format of modules."""
         return {
             "in_force": self.is_in_force,
             "percent": _rounded(self.parts.get("sum"), 1),

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How a dcgm-exporter is started."""
+"""Reads the options of a dcgm-exporter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STOCK_COLLECT_S = 30.0
 def given_collect_interval_s(container: Manifest) -> float | None:
     """Seconds between two readings of the GPUs, by dcgm-exporter's arguments or environment in milliseconds."""
     given = flag(container, "-c", "--collect-interval"), environment(container).get("DCGM_EXPORTER_INTERVAL", "")
-    # A shell has a -c as well, with a script behind it.
+    # A shell also has -c, followed by a script.
     return next((float(value) / 1000 for value in given if value.isdecimal()), None)
 
 
@@ -20,8 +20,8 @@ def collect_interval_s(container: Manifest) -> float:
 
 
 def repeats_values(collect_s: float, scrape_s: float) -> bool:
-    """Whether Prometheus sees the same reading again and again; stock pairs (30 s and 15 s) repeat one only once."""
-    return collect_s > 2 * scrape_s + 1  # samples are some milliseconds off
+    """Whether Prometheus scrapes the same reading several times; the defaults (30 s and 15 s) repeat one only once."""
+    return collect_s > 2 * scrape_s + 1  # samples are off by milliseconds
 
 
 def names_pods(container: Manifest) -> bool:

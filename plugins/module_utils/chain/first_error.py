@@ -11,14 +11,14 @@ from .checks.metric import METRIC_DISAGREES
 from .checks.workload_pods import WORKLOAD_AT_ZERO
 from .state.autoscaler import AutoscalerState
 
-# Warnings that keep an autoscaler from being proven.
+# Warnings because of which an autoscaler cannot be proven.
 _DISPROOFS = (METRIC_DISAGREES, WORKLOAD_AT_ZERO)
 
 
 def first_error(autoscaler: AutoscalerState | None, findings: Sequence[Finding]) -> HopError:
-    """Why an autoscaler is not proven to work: the leftmost error about it. None: its HPA is gone.
+    """Why an autoscaler is not proven: its leftmost error. None: its HPA is gone.
 
-    Without a ready pod nothing of the chain can be seen, so the workload comes first then.
+    Without a ready pod nothing of the chain is visible, so the workload comes first.
     """
     if autoscaler is None:
         return HopError(Hop.HPA, "its HPA is gone", "run gpu_autoscaler to create it again")

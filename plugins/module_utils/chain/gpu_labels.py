@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Labels that say that a node has NVIDIA GPUs, and who sets them. The only table of them."""
+"""Labels of nodes with NVIDIA GPUs, and what sets them. The only table of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# node-feature-discovery names a PCI device by vendor, class or both, in the order that its configuration says.
+# node-feature-discovery names a PCI device by vendor, class or both, in the order of its configuration.
 _PCI = re.compile(r"feature\.node\.kubernetes\.io/pci-(\w+_)?10de(_\w+)?\.present")
 
 
@@ -16,8 +16,8 @@ _PCI = re.compile(r"feature\.node\.kubernetes\.io/pci-(\w+_)?10de(_\w+)?\.presen
 class GpuLabel:
     """A label of a node.
 
-    values: empty for a label whose value is the GPU's model.
-    of_gpu: false where the label names the vendor alone.
+    values: empty if the value is the GPU's model.
+    of_gpu: false if the label has only the vendor.
     """
 
     key: str
@@ -37,19 +37,19 @@ class GpuLabel:
 GPU_LABELS = (
     GpuLabel("nvidia.com/gpu.present", ("true",)),  # the GPU operator, gpu_node_labels
     GpuLabel("feature.node.kubernetes.io/pci-10de.present", ("true",)),  # node-feature-discovery of NVIDIA's charts
-    GpuLabel("feature.node.kubernetes.io/pci-0300_10de.present", ("true",)),  # node-feature-discovery's own default
+    GpuLabel("feature.node.kubernetes.io/pci-0300_10de.present", ("true",)),  # the default of node-feature-discovery
     GpuLabel("feature.node.kubernetes.io/pci-0302_10de.present", ("true",)),
     GpuLabel("feature.node.kubernetes.io/cpu-model.vendor_id", ("NVIDIA",), of_gpu=False),  # Tegra
     GpuLabel("karpenter.k8s.aws/instance-gpu-manufacturer", ("nvidia",)),
     GpuLabel("kubernetes.azure.com/accelerator", ("nvidia",)),  # AKS
     GpuLabel("k8s.amazonaws.com/accelerator"),  # EKS' cluster autoscaler
     GpuLabel("cloud.google.com/gke-accelerator"),  # GKE
-    GpuLabel("accelerator", ("nvidia-gpu",)),  # set by hand, as the manifests of many dcgm-exporter recipes want it
+    GpuLabel("accelerator", ("nvidia-gpu",)),  # set manually, for the manifests of many dcgm-exporter recipes
 )
 
 
 def has_gpu_label(labels: Mapping[str, str]) -> bool:
-    """Whether a node's labels say that it has a GPU."""
+    """Whether a node has the label of a GPU."""
     return any(label.of_gpu and label.matches(labels) for label in GPU_LABELS) or any(
         value == "true" and _PCI.fullmatch(key) for key, value in labels.items()
     )

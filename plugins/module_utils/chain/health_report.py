@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The doctor's report, as docs/doctor/report.schema.json defines it."""
+"""Creates the doctor's report, which docs/doctor/report.schema.json defines."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .state.autoscaler import AutoscalerState
 from .state.cluster import State
 
 SCHEMA = "kubegpu.autoscale/doctor/v1"
-# What a caller may leave out: the checks that need it are not missed.
+# Optional inputs: checks that need them are not missing.
 _OPTIONAL = {"facts"}
 
 
 def findings_of(state: State, *, grace: bool = True) -> list[Finding]:
-    """What all checks that can be made find, errors first, then from left to right."""
+    """Findings of all possible checks, errors first, then from left to right."""
     findings = first_causes(chain(servers.results_on_servers(state), results_of(CHECKS, state)), grace=grace)
     return sorted(findings, key=lambda finding: (finding.type.severity != "error", ORDER.index(finding.type.hop)))
 
@@ -70,7 +70,7 @@ def health_report(state: State, *, grace: bool = True, duration_s: float = 0) ->
 
 
 def _verdict(findings: Sequence[Finding], statuses: Sequence[str], unchecked: Sequence[Hop]) -> str:
-    """A hop without anything to check is missed only where no autoscaler is proven: that rests on each hop."""
+    """A hop without objects is unknown only if no autoscaler is proven, because that proof depends on each hop."""
     severities = {finding.type.severity for finding in findings}
     if "error" in severities:
         return "broken"
@@ -87,7 +87,7 @@ def _is_partly_checked(hop: Hop, state: State) -> bool:
 
 
 def _finding_that_explains(check: Check[State], state: State) -> str | None:
-    """Id of the finding that reports why a check could not be made."""
+    """ID of the finding that reports why a check could not run."""
     if state.no_cluster:
         return (CLUSTER_MISSING if state.no_cluster.is_missing else CLUSTER_UNREACHABLE).id
     return RIGHTS_MISSING.id if _lacks_only_rights(check, state) else None

@@ -9,7 +9,7 @@ from .objects import condition
 
 @dataclass(frozen=True)
 class Owner:
-    """The server of a metrics API: a cluster has one server of each, which its APIService names.
+    """The server of a metrics API. A cluster has one server of each, which its APIService names.
 
     api_service: None if it does not exist or cannot be read.
     """
@@ -26,7 +26,7 @@ class Owner:
 
     @property
     def service(self) -> str:
-        """Namespace and name of its service; empty if the API server serves it, or if that is not known."""
+        """Namespace and name of its service; empty if the API server serves it, or if unknown."""
         service = ((self.api_service or {}).get("spec") or {}).get("service") or {}
         return f"{service['namespace']}/{service['name']}" if service else ""
 
@@ -45,7 +45,7 @@ class Owner:
 
     @property
     def unavailable(self) -> str:
-        """Why the API server does not forward to it; empty as long as it does."""
+        """Why the API server does not forward to it; empty if it does."""
         available = condition(self.api_service or {}, "Available")
         is_away = available.get("status") == "False"
         return f"{available.get('reason')}: {available.get('message')}" if is_away else ""

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Reading the API server's objects: times, conditions, readiness, containers, pod templates, durations."""
+"""Reads objects of the API server: times, conditions, readiness, containers, pod templates, durations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Manifest = Mapping[str, Any]
 # Namespace and name.
 Key = tuple[str, str]
 
-# Exit codes of a process that was told to end: SIGKILL and SIGTERM.
+# Exit codes of a process that was stopped: SIGKILL and SIGTERM.
 KILLED = (137, 143)
 
 _EVENT_TIMES = ("lastTimestamp", "eventTime", "firstTimestamp")
@@ -40,7 +40,7 @@ def unix(timestamp: str | None) -> float | None:
 
 
 def made_s(manifest: Manifest) -> float:
-    """Unix seconds; 0 where that is not said."""
+    """Unix seconds; 0 if unknown."""
     return unix(manifest["metadata"].get("creationTimestamp")) or 0.0
 
 
@@ -58,15 +58,15 @@ def is_ready(manifest: Manifest) -> bool:
 
 
 def is_unseen(workload: Manifest) -> bool:
-    """Whether its controller has not observed the last change yet. Not every controller reports it."""
+    """Whether its controller has not observed the last change yet. Not every controller reports that."""
     generation, status = workload.get("metadata", {}).get("generation"), workload.get("status") or {}
     return generation is not None and (not status or status.get("observedGeneration", generation) != generation)
 
 
 def start_s(pod: Manifest) -> float | None:
-    """Seconds from its scheduling until it was ready; None if it is not, or has been restarted.
+    """Seconds from scheduling to readiness; None if the pod is not ready, or was restarted.
 
-    Waiting for a GPU or for a node that is added first is not the pod's start.
+    The time does not include waiting for a GPU or a new node.
     """
     scheduled, ready = condition(pod, "PodScheduled"), condition(pod, "Ready")
     restarted = any(status.get("restartCount") for status in statuses(pod))
@@ -77,14 +77,14 @@ def start_s(pod: Manifest) -> float | None:
 
 
 def containers_of(workload: Manifest) -> list[Mapping[str, Any]]:
-    """Of a pod, or of the template of what makes pods."""
+    """Spec of a pod, or of the pod template."""
     spec = workload.get("spec") or {}
     pod = (spec.get("template") or {}).get("spec") or spec
     return list(pod.get("containers") or ())
 
 
 def pod_spec(workload: Manifest) -> Mapping[str, Any]:
-    """The pod template's spec; empty where we do not know the shape."""
+    """The pod template's spec; empty if its location is unknown."""
     spec = workload.get("spec") or {}
     template = spec.get("template") or (spec.get("leaderWorkerTemplate") or {}).get("workerTemplate") or {}
     return template.get("spec") or {}
@@ -96,7 +96,7 @@ def pods_per_replica(workload: Manifest) -> int:
 
 
 def scaled_pod_spec(workload: Manifest) -> Mapping[str, Any]:
-    """That of the pods which an HPA asks for: of a LeaderWorkerSet its selector has the leaders alone."""
+    """Template of the pods that an HPA counts: the selector of a LeaderWorkerSet has only the leaders."""
     groups = (workload.get("spec") or {}).get("leaderWorkerTemplate") or {}
     return (groups.get("leaderTemplate") or {}).get("spec") or pod_spec(workload)
 
@@ -110,7 +110,7 @@ def arguments(container: Manifest) -> list[str]:
 
 
 def flag(container: Manifest, *names: str) -> str:
-    """The value of a command line option by one of its names; empty if it is not given, `true` if it has no value."""
+    """The value of a command line option by one of its names; empty if not set, `true` if it has no value."""
     given = arguments(container)
     for text, after in pairwise([*given, ""]):
         option, is_assigned, value = text.partition("=")
@@ -124,7 +124,7 @@ def statuses(pod: Manifest) -> list[Mapping[str, Any]]:
 
 
 def trouble(pod: Manifest) -> str:
-    """Why a container waits or has ended, in the kubelet's words; empty if all run."""
+    """Why a container waits or has ended, by the kubelet; empty if all run."""
     first = (pod.get("status") or {}).get("initContainerStatuses") or ()
     texts = [_trouble(status) for status in (*first, *statuses(pod)) if not status.get("ready")]
     return "; ".join(filter(None, texts))
@@ -140,9 +140,9 @@ def _trouble(status: Mapping[str, Any]) -> str:
 
 
 def got_on_s(pod: Manifest) -> float:
-    """When a pod last got over something: all its containers run, or it was scheduled. Unix seconds; 0 before that.
+    """When a pod last recovered: all its containers run, or it was scheduled. Unix seconds; 0 before that.
 
-    A container that is restarted counts from its run before: what ended that one is not over.
+    A restarted container counts from its previous run, because the reason for its end may still exist.
     """
     began = [unix(_run_before(status).get("startedAt")) for status in statuses(pod)]
     times = [time_s for time_s in began if time_s]
@@ -153,20 +153,20 @@ def got_on_s(pod: Manifest) -> float:
 
 
 def _run_before(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The run of a container before the one that it is in; that one if it is the first, none if it does not run."""
+    """The previous run of a container; the current one if it is the first, none if it does not run."""
     running = (status.get("state") or {}).get("running")
     ended = (status.get("lastState") or {}).get("terminated")
     return (ended or running) if running else {}
 
 
 def last_seen(event: Manifest) -> str:
-    """When it happened last; the scheduler keeps a series. Empty where that is not said."""
+    """Time of the last occurrence; the scheduler uses a series. Empty if unknown."""
     times = (event.get("series") or {}).get("lastObservedTime"), *map(event.get, _EVENT_TIMES)
     return next(filter(None, times), "")
 
 
 def has_crashed(pod: Manifest) -> bool:
-    """Whether a container has ended by itself with an error, and waits for its next start or has just failed."""
+    """Whether a container has exited with an error, and waits for its next start or has just failed."""
     ended = [
         found
         for status in statuses(pod)
@@ -187,12 +187,12 @@ def owners(manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 
 def youngest(ages: Iterable[float | None]) -> float | None:
-    """The smallest age that is known; None if none is."""
+    """The smallest known age; None without any."""
     return min((age for age in ages if age is not None), default=None)
 
 
 def seconds(duration: str | float | None) -> float | None:
-    """A duration as Prometheus, Go and YAML write it: `1m30s`, `500ms`, 15; None if it is none."""
+    """A duration in the format of Prometheus, Go and YAML: `1m30s`, `500ms`, 15; None if it is invalid."""
     if isinstance(duration, int | float):
         return float(duration)
     parts = _PART.findall(duration or "")

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether a Prometheus object selects a monitor or a PrometheusRule, as the operator decides it."""
+"""Decides, as the operator does, whether a Prometheus object selects a monitor or a PrometheusRule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .texts import selector_text
 
 
 def why_not_selected(state: State, thing: Manifest, selector: str, namespaces: str) -> str:
-    """Why no Prometheus object selects a thing; empty if one does. selector, namespaces: fields of its spec."""
+    """Why no Prometheus object selects an object; empty if one does. selector, namespaces: fields of its spec."""
     reasons = [_why_not(state, prometheus, thing, selector, namespaces) for prometheus in state.prometheuses]
     return reasons[0] if reasons and all(reasons) else ""
 
@@ -25,7 +25,7 @@ def _why_not(state: State, prometheus: Manifest, thing: Manifest, selector: str,
 
 
 def _is_namespace_selected(state: State, prometheus: Manifest, thing: Manifest, selector: Manifest | None) -> bool:
-    """No selector means the namespace of the Prometheus object itself."""
+    """Without a selector it is the namespace of the Prometheus object."""
     name = thing["metadata"]["namespace"]
     if selector is None:
         return name == prometheus["metadata"]["namespace"]

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rejections:
-    """What a model server's pod did with its requests, a second of the last minutes."""
+    """Requests of a model server's pod, per second in the last minutes."""
 
     rejected: float
     completed: float
 
     @property
     def share(self) -> float:
-        """Of the requests that reached the pod, 0 to 1."""
+        """Part of the requests that reached the pod, 0 to 1."""
         requests = self.rejected + self.completed
         return self.rejected / requests if requests else 0.0

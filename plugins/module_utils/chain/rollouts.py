@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Argo Rollouts: while a new version of a workload is tried, its pods are of two revisions. No judgement here."""
+"""Argo Rollouts: while a new version is tested, the pods of a workload have two revisions. No checks here."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Iterable
 from .objects import Manifest, labels_of
 
 STABLE = "stable"
-# The controller's label on each pod, and on the ReplicaSet that the pod is of.
+# The controller's label on each pod and on its ReplicaSet.
 HASH = "rollouts-pod-template-hash"
 
 
 def is_rollout(reference: Manifest) -> bool:
-    """Whether an HPA's scaleTargetRef is about one."""
+    """Whether an HPA's scaleTargetRef is a Rollout."""
     return reference.get("kind") == "Rollout" and (reference.get("apiVersion") or "").startswith("argoproj.io/")
 
 
 def revisions(rollout: Manifest, pods: Iterable[Manifest]) -> dict[str, list[str]]:
-    """Names of the pods of the stable revision and of the new one; empty while there is one alone.
+    """Names of the pods of the stable and the new revision; empty if there is only one.
 
-    The new one is called as its strategy does: canary, or preview with blueGreen.
+    The name of the new one is that of the strategy: canary, or preview for blueGreen.
     """
     status, strategy = rollout.get("status") or {}, (rollout.get("spec") or {}).get("strategy") or {}
     stable, new = status.get("stableRS"), status.get("currentPodHash")

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the text of a recording rule over the exporter's series reads."""
+"""Reads the text of recording rules on the exporter's series."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POD_LABEL = re.compile(r"\blabel_(?!replace\b|join\b)\w+")
 
 
 def labels_joined(query: str) -> frozenset[str]:
-    """The labels of pods that a query over GPUs takes from kube-state-metrics; none if it takes others' labels too."""
+    """Pod labels that a query on GPUs reads from kube-state-metrics; none if it reads labels of other objects, too."""
     if not reads_fields(query) or not _POD_SERIES.search(query):
         return frozenset()
     owners = set(_LABELS_SERIES.findall(query))
@@ -33,9 +33,9 @@ def labels_joined(query: str) -> frozenset[str]:
 
 
 def joins_pod_alone(query: str) -> bool:
-    """Whether a query over GPUs joins kube-state-metrics' series by the name of the pod, but not by its namespace.
+    """Whether a query on GPUs joins kube-state-metrics' series by the name of the pod, but not by its namespace.
 
-    A query that selects one namespace needs no more.
+    A query that selects one namespace does not need it.
     """
     if not labels_joined(query) or _OF_ONE_NAMESPACE.search(query):
         return False
@@ -46,6 +46,6 @@ def joins_pod_alone(query: str) -> bool:
 
 
 def labels_read(query: str) -> set[str]:
-    """The node's labels that a query reads; none if it makes labels itself."""
+    """The node's labels that a query reads; none if it creates labels itself."""
     words = set(re.findall(r"\w+", _LITERAL.sub("", query)))
     return set() if words & {"label_replace", "label_join"} else words & set(NODE_LABELS)

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Label selectors: as objects keep them (matchLabels, matchExpressions), and as requests and scales write them."""
+"""Label selectors in objects (matchLabels, matchExpressions), in requests and in scales."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def labels_match(selector: Selector | None, labels: Mapping[str, str]) -> bool:
 
 
 def labels_that_match(selector: Selector) -> dict[str, str]:
-    """Labels of an object that a selector is to select; empty if no label can do it, or if none is needed."""
+    """Labels that an object needs to be selected; empty if none are needed, or if none suffice."""
     labels = dict(selector.get("matchLabels") or {})
     for expression in selector.get("matchExpressions") or ():
         values = expression.get("values") or ("true",)
@@ -46,7 +46,7 @@ def format_selector(selector: Selector) -> str:
 
 
 def parse_selector(text: str) -> Selector | None:
-    """The selector of a text, as a scale subresource has it; None for an empty text, which would select others' pods.
+    """The selector in the text of a scale subresource; None for an empty text, which would select other pods.
 
     Source: k8s.io/apimachinery pkg/labels/selector.go
     """

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How a component is recognized with any installer. A mirror may rename its image, and a digest has no name."""
+"""Signs of components, with any installer. A mirror may rename the image, and a digest has no name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .objects import Manifest, arguments, containers_of, environment, labels_of
 
 Container = Mapping[str, Any]
 
-# An HPA or a ScaledObject that this collection does not manage is checked if it is about GPUs.
+# An HPA or ScaledObject not managed by this collection is checked if it is about GPUs.
 ABOUT_GPUS = re.compile(r"gpu|dcgm|nvidia|(^|_)mig(_|$)|^llm_|vllm", re.IGNORECASE)
 
 _NEVER = re.compile(r"(?!)")
@@ -20,12 +20,12 @@ _NEVER = re.compile(r"(?!)")
 
 @dataclass(frozen=True)
 class Sign:
-    """What tells a component, the surest first.
+    """Signs of a component, the most reliable first.
 
     image:     of its container.
-    argument:  one that only it is started with.
-    variable:  of its environment, by the beginning of the name.
-    labels:    of the workload or of its pods. One is enough, and then it is the first container.
+    argument:  argument that only this component has.
+    variable:  prefix of an environment variable.
+    labels:    labels of the workload or its pods. One is enough, and selects the first container.
     """
 
     image: re.Pattern[str]
@@ -34,7 +34,7 @@ class Sign:
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def container(self, workload: Manifest) -> Container | None:
-        """The one that runs it; None if none does."""
+        """The container that runs it, or None."""
         containers = containers_of(workload)
         for is_it in (self._has_image, self._is_started_so):
             if found := next(filter(is_it, containers), None):
@@ -69,13 +69,13 @@ EXPORTER = Sign(
     variable="DCGM_EXPORTER_",
     labels={_NAME: ("dcgm-exporter",), "app": ("dcgm-exporter", "nvidia-dcgm-exporter")},
 )
-# It makes neither plugin nor exporter before there is a node with a GPU.
+# It creates neither plugin nor exporter before a node has a GPU.
 GPU_OPERATOR = Sign(
     re.compile(r"(^|/)gpu-operator([:@]|$)"),
     argument=re.compile(r"(^|/)gpu-operator$"),
     labels={"app": ("gpu-operator",), "app.kubernetes.io/component": ("gpu-operator",)},
 )
-# The DCGM that exporters connect to if they do not start one.
+# The DCGM for exporters that do not start one.
 HOST_ENGINE = Sign(
     re.compile(r"(^|/)dcgm([:@]|$)"), argument=re.compile(r"(^|/)nv-hostengine$"), labels={"app": ("nvidia-dcgm",)}
 )
@@ -90,15 +90,15 @@ NODE_FEATURE_DISCOVERY = Sign(
 )
 
 _PLUGIN = re.compile(r"nvidia.*device-plugin|k8s-device-plugin|nvidia-gpu-device-plugin")
-# The feature discovery that comes with the plugin has its image, and offers no GPU.
+# The feature discovery of the plugin has the same image, and offers no GPU.
 _NO_PLUGIN = re.compile(r"feature-discovery|mps-control|config-manager|mig-manager")
 _SOCKETS = "/device-plugins"
-# What gives out NVLink domains has the DRA driver's image, and gives out no GPU.
+# The component for NVLink domains has the DRA driver's image, and offers no GPU.
 _NO_DRA = "compute-domain"
 
 
 def plugin_container(daemon_set: Manifest) -> Container | None:
-    """That of NVIDIA's device plugin: by its image, or by the kubelet's sockets and the word nvidia beside them."""
+    """The container of NVIDIA's device plugin: by its image, or by the kubelet's sockets and the word nvidia."""
     candidates = [
         container
         for container in containers_of(daemon_set)

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How findings name things."""
+"""Formats names and values for findings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Why the pods that a role waited for are not ready: containers, the scheduler, rejected pods, and taints of nodes."""
+"""Explains why pods are not ready: containers, the scheduler, rejected pods, and taints of nodes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .objects import Manifest, condition
 class Awaited:
     """The pods that a role waited for.
 
-    hop, seen, fix: the error's first words, what was seen instead, and the next step.
-    nodes:          those that should run one pod each. tolerations: of these pods. option: the variable that adds one.
+    hop, seen, fix: hop of the error, what was seen instead, and the next step.
+    nodes:          nodes that should run one pod each. tolerations: of these pods. option: variable that adds one.
     """
 
     namespace: str
@@ -30,10 +30,10 @@ class Awaited:
 
 
 def report(awaited: Awaited, pods: Sequence[Manifest], rejected: Sequence[Manifest]) -> str:
-    """One error text.
+    """Returns one error text.
 
-    rejected: events with reason FailedCreate; empty where they may not be listed. They count only if no pod says by
-    itself what it lacks: those of the last hour may be over.
+    rejected: events with reason FailedCreate; empty if they may not be listed. They count only if no pod has a
+    reason itself, because events of the last hour may be outdated.
     """
     rejected = [] if any(_phase(pod) == "Pending" or _not_ready(pod) for pod in pods) else rejected
     sentences = [
@@ -53,7 +53,7 @@ def _phase(pod: Manifest) -> str:
 
 
 def _not_ready(pod: Manifest) -> list[Mapping[str, Any]]:
-    """Statuses of its containers. Until the init containers are done, the others say PodInitializing alone."""
+    """Statuses of its containers. Until the init containers have finished, the others report only PodInitializing."""
     status = pod.get("status") or {}
     rows = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
     return [row for row in rows if not row["ready"]]
@@ -75,7 +75,7 @@ def _of_container(status: Mapping[str, Any]) -> str:
 
 
 def _rejections(events: Sequence[Manifest]) -> Iterator[str]:
-    """The newest for each controller. A controller whose pods are rejected has no pod that could tell why."""
+    """The latest for each controller. A controller whose pods are rejected has no pod with a reason."""
 
     def controller(event: Manifest) -> str:
         return str(event["involvedObject"]["name"])
@@ -95,9 +95,9 @@ def _pod_security(namespace: str, events: Sequence[Manifest]) -> Iterator[str]:
 
 
 def _taints(awaited: Awaited) -> Iterator[str]:
-    """Taints of users that these pods do not tolerate. The kubelet's taints are temporary, or the node reports them."""
+    """User-defined taints that these pods do not tolerate. The kubelet's are temporary, or the node reports them."""
     tolerated = {toleration.get("key", "") for toleration in awaited.tolerations}
-    if "" in tolerated:  # everything
+    if "" in tolerated:  # tolerates everything
         return
     for node in awaited.nodes:
         for taint in node["spec"].get("taints") or ():

@@ -1,6 +1,6 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What removes a node, a driver or a release is confirmed by the name of the cluster."""
+"""Removals of nodes, drivers and releases are confirmed with the name of the cluster."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ VARIABLE = "kubegpu_confirm"
 class Removal:
     """What a run would remove.
 
-    what:       what is removed, in words; hosts: from which servers, by their names in the inventory.
-    recorded:   names of clusters that the servers and the cluster have recorded.
-    candidates: names for a cluster that has recorded none, the first one first.
-    at:         address of its API server; empty if it is not known.
-    whole:      no server of the cluster is left out.
+    what:       description; hosts: servers, by their names in the inventory.
+    recorded:   cluster names recorded on the servers and in the cluster.
+    candidates: names for a cluster without a recorded one, the first one first.
+    at:         address of its API server; empty if unknown.
+    whole:      all servers of the cluster are included.
     """
 
     what: str
@@ -52,7 +52,7 @@ class Removal:
 def command(
     playbooks: Sequence[str], inventories: Sequence[str], limit: str, settings: Mapping[str, Any], cluster: str
 ) -> str:
-    """The command that confirms the removal. Of the variables it has those that ask for it: others may be secrets."""
+    """The command that confirms the removal. It contains only the variables that request it: others may be secrets."""
     words = ["ansible-playbook"]
     words += [word for inventory in inventories for word in ("-i", inventory)]
     words += playbooks
@@ -67,7 +67,7 @@ def prompt(removal: Removal) -> str:
 
 
 def refusal(removal: Removal, given: str, confirming: str) -> str:
-    """Why the removal does not begin; empty if it is confirmed. `confirming` is the command that confirms it."""
+    """Why the removal is not allowed; empty if it is confirmed. `confirming` is the command that confirms it."""
     clusters = sorted(set(removal.recorded))
     if len(clusters) > 1:
         return (

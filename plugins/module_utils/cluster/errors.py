@@ -4,11 +4,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-# Too many requests, and what a server or a load balancer before it answers while it restarts or is overloaded.
+# Too many requests, and responses of a server or load balancer that restarts or is overloaded.
 BUSY = frozenset({429, 500, 502, 503, 504})
-# User of the API server for a client without credentials.
+# The API server's user for a client without credentials.
 ANONYMOUS = "system:anonymous"
-# Beginning of every authorizer's error. A quota and an admission webhook answer 403 as well.
+# Prefix of every authorizer's error. Quotas and admission webhooks also return 403.
 # Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go
 _FORBIDDEN = re.compile(r'User "(?P<user>[^"]*)" cannot ')
 
@@ -17,11 +17,11 @@ _PRECONDITION = re.compile(r"in the precondition|[Pp]recondition failed|uid mism
 
 
 class ApiError(Exception):
-    """A request that the API server, or what stands behind it, did not grant.
+    """A request that the API server, or a server behind it, rejected.
 
     status:        HTTP status; 0 if there was no answer at all.
     body:          the answer, decoded if it was JSON.
-    retry_after_s: when the server wants to be asked again; None if it did not say.
+    retry_after_s: seconds after which to retry; None if the server did not set it.
     is_cut_off:    the connection broke, or was rejected by a server that had answered before.
     """
 
@@ -59,12 +59,12 @@ class ApiError(Exception):
 
     @property
     def is_gone(self) -> bool:
-        """The version that was asked for is no longer kept."""
+        """Whether the requested version is no longer kept."""
         return self.status == 410
 
     @property
     def field_conflicts(self) -> list[dict[str, Any]]:
-        """The causes of a server-side apply's conflict: message and field of each that has another manager."""
+        """Causes of a server-side apply's conflict: message and field of each field with another manager."""
         if self.status != 409 or not isinstance(self.body, dict):
             return []
         causes = (self.body.get("details") or {}).get("causes") or []
@@ -72,17 +72,17 @@ class ApiError(Exception):
 
     @property
     def is_unknown_field(self) -> bool:
-        """A server-side apply names a field that the kind does not have: the API server answers 500 to that."""
+        """Whether a server-side apply has a field that the kind lacks: the API server then returns 500."""
         return self.status == 500 and "failed to create typed patch object" in self.message
 
     @property
     def is_other_object(self) -> bool:
-        """The request names a uid or a resourceVersion, and the object has another one by now."""
+        """Whether the object now has another uid or resourceVersion than the request."""
         return self.status == 409 and bool(_PRECONDITION.search(self.message))
 
     @property
     def is_retryable(self) -> bool:
-        """The same request may well be granted in a moment."""
+        """Whether the same request may succeed a moment later."""
         if self.status == 409:
             # The object was written between the server's own read and write.
             return isinstance(self.body, dict) and self.body.get("reason") == "Conflict" and not self.field_conflicts
@@ -90,4 +90,4 @@ class ApiError(Exception):
 
 
 class QueryError(Exception):
-    """Prometheus has read the query and does not accept it."""
+    """Prometheus rejects the query."""

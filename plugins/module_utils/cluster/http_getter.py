@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A server that is asked directly, not through the API server."""
+"""Queries a server directly, not through the API server."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ..secrets import without_login
 from .errors import ApiError
 
 REQUEST_TIMEOUT_S = 30
-# What a proxy answers for a server that it cannot reach.
+# Status of a proxy that cannot reach the server.
 _UNREACHABLE = 503
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 3
 
 
 class HttpGetter:
-    """GET requests to one address, answered in JSON.
+    """GET requests to one address, with answers in JSON.
 
-    A credential, that is a bearer token or a login in the address, is sent to this address alone: a redirect to another
+    A credential, which is a bearer token or a login in the address, is sent only to this address: a redirect to another
     scheme, host or port is an error. ~/.netrc is not read, because no option refers to it.
     ca_cert: path of the certificates to trust instead of the system's.
     """
@@ -58,7 +58,7 @@ class HttpGetter:
         raise ApiError(_UNREACHABLE, f"more than {_MOST_REDIRECTS} redirects", request)
 
     def _ask_once(self, url: str) -> Any:
-        # Only here: it loads the library cryptography, some 8 MB, which no answer through the API server needs.
+        # Imported here, because it loads the library cryptography (8 MB), which requests to the API server do not need.
         from ansible.module_utils.urls import open_url
 
         answer = open_url(
@@ -73,7 +73,7 @@ class HttpGetter:
 
 
 def _redirected(url: str, target: str, request: str) -> str:
-    """The address to ask instead, with the login of the first. Raises: ApiError if it is of another server."""
+    """The new address, with the login of the first. Raises: ApiError if it is on another server."""
     here, there = urlsplit(url), urlsplit(target)
     if _origin(here) != _origin(there):
         raise ApiError(
@@ -98,7 +98,7 @@ def has_credential(address: str, bearer_token: str | None) -> bool:
 
 
 def is_readable_by_others(address: str) -> bool:
-    """Whether what is sent there crosses a network unencrypted: plain http, and neither this machine nor a Service."""
+    """Whether requests would cross a network unencrypted: plain http, and neither this machine nor a Service."""
     parts = urlsplit(address)
     host = parts.hostname or ""
     return parts.scheme == "http" and not _is_loopback(host) and not host.endswith((".svc", ".cluster.local"))

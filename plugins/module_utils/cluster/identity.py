@@ -1,8 +1,8 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which cluster a kubeconfig reaches, and which machine a node is. Names prove nothing: each cluster may have a gpu1.
+"""Identifies clusters and machines. Names prove nothing: each cluster may have a gpu1.
 
-A cluster is the UID of its namespace kube-system and its CA. A node is the machine ID that its kubelet reports.
+A cluster is identified by the UID of its namespace kube-system and its CA, a node by the machine ID of its kubelet.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ NAMESPACE = "kube-system"
 RECORD = "kubegpu-cluster"
 AUTHORITY = "kube-root-ca.crt"
 RECORD_ON_SERVER = "/etc/kubernetes/kubegpu/cluster.json"
-# The context that kubeadm gives each cluster, and names of inventories that say nothing.
+# The context name of kubeadm, and meaningless names of inventories.
 NO_NAMES = ("kubernetes-admin@kubernetes",)
 NO_INVENTORY_NAMES = ("hosts", "inventory")
-# Digits of a digest that a message shows.
+# Digits of a digest in messages.
 SHOWN = len("sha256:") + 16
 
 
@@ -37,9 +37,9 @@ SHOWN = len("sha256:") + 16
 class Cluster:
     """A cluster as its API server describes it.
 
-    authorities:  SHA-256 of its CA certificates; during a rotation it has several.
-    name:         as this collection recorded it in the cluster; empty if it has not.
-    recorded_uid: the UID in the same record. Another one than `uid`: the record was copied from another cluster.
+    authorities:  SHA-256 of its CA certificates; several during a rotation.
+    name:         name that this collection recorded in the cluster; empty without one.
+    recorded_uid: UID in the same record. If it differs from `uid`, the record was copied from another cluster.
     machines:     machine IDs by node.
     """
 
@@ -58,7 +58,7 @@ class Server:
     """A server as it describes itself.
 
     host:   its name in the inventory; node: the name that its node would have.
-    record: what the role kubernetes wrote on it when it made the node; empty if it has not.
+    record: record of the role kubernetes on the server; empty without one.
     """
 
     host: str
@@ -69,7 +69,7 @@ class Server:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Server:
-        """By the options of module cluster_identity; most are what server_info returns."""
+        """From the options of the module cluster_identity; most are results of server_info."""
         return cls(
             options["host"],
             options["node"] or "",
@@ -91,14 +91,14 @@ class Server:
 
 
 def read_cluster(kube: KubeClient, nodes: Sequence[str]) -> list[Manifest]:
-    """The objects that identify a cluster, and these of its nodes."""
+    """The objects that identify a cluster and these of its nodes."""
     namespace = kube.get(NAMESPACES, NAMESPACE)
     config_maps = [kube.get(CONFIG_MAPS, name, NAMESPACE) for name in (AUTHORITY, RECORD)]
     return [found for found in (namespace, *config_maps, *_read_nodes(kube, nodes)) if found]
 
 
 def read_name(kube: KubeClient) -> list[Manifest]:
-    """The record alone, as far as this user may read it."""
+    """Only the record, if this user may read it."""
     try:
         record = kube.get(CONFIG_MAPS, RECORD, NAMESPACE)
     except ApiError as err:
@@ -115,7 +115,7 @@ def _read_nodes(kube: KubeClient, names: Sequence[str]) -> Iterable[Manifest | N
 
 
 def cluster_of(objects: Iterable[Mapping[str, Any]], machines: Mapping[str, str] | None = None) -> Cluster:
-    """The cluster that has these objects, as the API server or `kubectl get --output json` returns them."""
+    """The cluster of these objects, as returned by the API server or `kubectl get --output json`."""
     found = {(item.get("kind", "Node"), item["metadata"]["name"]): item for item in objects}
     record = found.get(("ConfigMap", RECORD), {}).get("data") or {}
     authority = found.get(("ConfigMap", AUTHORITY), {}).get("data") or {}
@@ -136,9 +136,9 @@ def cluster_of(objects: Iterable[Mapping[str, Any]], machines: Mapping[str, str]
 
 
 def mismatch(cluster: Cluster, server: Server, configured_name: str = "") -> HopError | None:
-    """Why this server is not a member of this cluster, or not the machine of its node; None if nothing contradicts.
+    """Why this server is not a member of this cluster, or not the machine of its node; None without a contradiction.
 
-    configured_name: the name that the inventory gives the cluster; empty if it gives none.
+    configured_name: name of the cluster in the inventory; can be empty.
     """
     for cause, fix in _contradictions(cluster, server, configured_name):
         machine = cluster.machines.get(server.node)
@@ -183,7 +183,7 @@ def record_contradictions(cluster: Cluster, configured_name: str) -> Iterable[tu
 
 
 def copy_of_another(server: Server) -> tuple[str, str] | None:
-    """Cause and fix, if the record on the server was written on another machine."""
+    """Cause and fix if the record on the server was written on another machine."""
     recorded = str(server.record.get("machine_id", ""))
     if not recorded or recorded == server.machine_id:
         return None
@@ -199,7 +199,7 @@ def copy_of_another(server: Server) -> tuple[str, str] | None:
 
 
 def _own_node(cluster: Cluster, server: Server) -> str:
-    """What to do besides, if another node is this machine, and if none is."""
+    """Additional next steps if another node is this machine, and if none is."""
     own = [name for name, machine in cluster.machines.items() if machine and machine == server.machine_id]
     if own:
         return f"; the node of {server.host} is {own[0]}: set kubernetes_node_name to that"
@@ -209,7 +209,7 @@ def _own_node(cluster: Cluster, server: Server) -> str:
 
 
 def mismatches(cluster: Cluster, servers: Sequence[Server], configured_name: str = "") -> list[HopError]:
-    """Of all servers. Without one, what the cluster's own record says against it."""
+    """Mismatches of all servers, or without servers those of the cluster's own record."""
     found = [mismatch(cluster, server, configured_name) for server in servers]
     alone = record_contradictions(cluster, configured_name) if not servers else ()
     errors = [HopError(HOP, seen=f"The kubeconfig reaches {cluster}", cause=cause, fix=fix) for cause, fix in alone]
@@ -217,13 +217,13 @@ def mismatches(cluster: Cluster, servers: Sequence[Server], configured_name: str
 
 
 def cluster_name(cluster: Cluster, servers: Sequence[Server], candidates: Iterable[str]) -> str:
-    """The recorded name; where nothing is recorded, the first of the candidates."""
+    """The recorded name; otherwise the first of the candidates."""
     recorded = (str(server.record.get("name", "")) for server in servers)
     return next(filter(None, (cluster.name, *recorded, *usable_names(candidates))), "")
 
 
 def usable_names(candidates: Iterable[str]) -> list[str]:
-    """Names by which a cluster may be called: an inventory's path gives that of its file, or of the folder."""
+    """Possible names of a cluster. The path of an inventory gives that of its file or folder."""
     return [
         _inventory_name(PurePosixPath(name)) if name.startswith("/") else name
         for name in candidates
@@ -236,7 +236,7 @@ def _inventory_name(path: PurePosixPath) -> str:
 
 
 def config_map(cluster: Cluster, name: str) -> Manifest | None:
-    """The record to write into the cluster; None if it has it, or if the cluster is not known."""
+    """The record to write to the cluster; None if it has it, or if the cluster is unknown."""
     if not cluster.uid or (cluster.name and cluster.recorded_uid == cluster.uid):
         return None
     return {
@@ -248,7 +248,7 @@ def config_map(cluster: Cluster, name: str) -> Manifest | None:
 
 
 def server_record(cluster: Cluster, server: Server, name: str) -> str:
-    """The file that identifies cluster and machine, as it has to be written; empty if there is nothing to write."""
+    """Wanted content of the file that identifies cluster and machine; empty if nothing must be written."""
     if not server.is_member or not cluster.uid:
         return ""
     record = {

@@ -15,7 +15,7 @@ from .errors import ANONYMOUS, ApiError
 from .ownership import is_up_to_date
 from .rights import nobody
 
-if TYPE_CHECKING:  # imports the client library, which filters do without
+if TYPE_CHECKING:  # imports the client library, which filters do not need
     from .transport import Transport
 
 
@@ -24,7 +24,7 @@ class Resource:
     """A kind as the API server serves it.
 
     plural:   its name in paths.
-    scalable: it has a scale subresource.
+    scalable: has a scale subresource.
     pruned_fields: sections and fields removed from list results to save memory, about half of each object.
     """
 
@@ -75,13 +75,13 @@ VALIDATING_WEBHOOKS = Resource(
 # Requested of objects whose content must not be read, such as Secrets.
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
-# A resourceVersion that no object has: the API server makes an object with it, and changes none.
+# A resourceVersion that no object has, with which the API server creates an object and changes none.
 NO_OBJECT = "1"
 
-# How often an object that changes all the time is tried to be deleted: the status of an HPA does.
+# Attempts to delete an object that changes constantly, as the status of an HPA does.
 DELETIONS = 5
 
-# Objects in one answer: the API server's own clients ask for as many.
+# Objects per page, as in the API server's own clients.
 PAGE_SIZE = 500
 
 
@@ -93,9 +93,9 @@ def group_path(api_version: str) -> str:
 
 
 class KubeClient:
-    """The API server: one method, one request.
+    """The API server. Each method sends one request.
 
-    dry_run: writes are judged by the server, defaults and admission included, but not kept.
+    dry_run: the server evaluates writes, including defaults and admission, but does not store them.
     """
 
     def __init__(self, transport: Transport, *, dry_run: bool = False) -> None:
@@ -104,7 +104,7 @@ class KubeClient:
         self._write_query = {"dryRun": "All"} if dry_run else {}
 
     def discover(self, api_version: str) -> dict[str, Resource]:
-        """The kinds that are served under `api_version`, by name; none if it is not served."""
+        """The kinds served under `api_version`, by name; none if it is not served."""
         try:
             served = self._send("GET", group_path(api_version), query={})["resources"]
         except ApiError as err:
@@ -121,9 +121,9 @@ class KubeClient:
         }
 
     def user(self) -> str:
-        """The user that the API server takes this client for; empty if it does not say, as before Kubernetes 1.28.
+        """The API server's user for this client; empty if it is not reported, as before Kubernetes 1.28.
 
-        Raises: HopError if that is an anonymous user.
+        Raises: HopError if the user is anonymous.
         """
         try:
             path = f"{group_path('authentication.k8s.io/v1')}/selfsubjectreviews"
@@ -160,7 +160,7 @@ class KubeClient:
         except ApiError as err:
             if err.is_not_found:
                 return None
-            if err.is_gone:  # the next page has expired; the whole list in one answer cannot
+            if err.is_gone:  # the next page has expired; a whole list in one response cannot
                 return self._pages(path, query, resource.pruned_fields)
             raise
 
@@ -188,7 +188,7 @@ class KubeClient:
     def get(
         self, resource: Resource, name: str, namespace: str | None = None, subresource: str | None = None
     ) -> Manifest | None:
-        """One object, or None if there is no such object or kind."""
+        """One object, or None if the object or its kind does not exist."""
         try:
             return self._send("GET", resource.path(namespace, name, subresource), query={})
         except ApiError as err:
@@ -199,11 +199,11 @@ class KubeClient:
     def apply(
         self, resource: Resource, manifest: Manifest, seen: Manifest | None = None, *, force: bool = False
     ) -> Manifest:
-        """Server-side apply; returns the object as it then is. `force` overwrites fields of other managers.
+        """Server-side apply; returns the resulting object. `force` overwrites fields of other managers.
 
-        seen: the object to change, or None to create one. Another object that has its name by now is not changed.
+        seen: the object to change, or None to create one. Another object with its name is not changed.
         Raises: HopError if another client manages a field that would change, or created or deleted the object.
-        ApiError for the rest.
+        ApiError for other errors.
         """
         wanted, metadata = manifest, manifest["metadata"]
         if seen is None:
@@ -240,7 +240,7 @@ class KubeClient:
             raise
 
     def _made_meanwhile(self, resource: Resource, wanted: Manifest, err: ApiError) -> Manifest:
-        """The existing object, if it is as wanted: by another run, or by a request whose answer was lost."""
+        """The existing object, if it is as wanted: from another run, or from a request whose response was lost."""
         metadata = wanted["metadata"]
         live = self.get(resource, metadata["name"], metadata.get("namespace"))
         if live is not None and is_up_to_date(live, wanted, MANAGER):
@@ -253,14 +253,14 @@ class KubeClient:
         ) from err
 
     def create(self, resource: Resource, manifest: Manifest) -> Manifest:
-        """Sent once: a second time it would be refused for the first."""
+        """Sent only once, because a second request would fail after the first."""
         path = resource.path(manifest["metadata"].get("namespace"))
         return self._send("POST", path, query=self._write_query, body=manifest, retry=False)
 
     def why_not_created(self, resource: Resource, manifest: Manifest) -> str:
-        """Why the API server would reject an object as invalid; empty if it would create it. It never does.
+        """Why the API server would reject an object as invalid; empty if it would create it. Never creates it.
 
-        Raises: ApiError if that is not known, without the right or the namespace for instance.
+        Raises: ApiError if that is unknown, for example without the permission or the namespace.
         """
         path = resource.path(manifest["metadata"].get("namespace"))
         try:
@@ -272,7 +272,7 @@ class KubeClient:
         return ""
 
     def replace(self, resource: Resource, manifest: Manifest) -> Manifest:
-        """Only if the object still has the resourceVersion that the manifest names."""
+        """Replaces an object only if it still has the resourceVersion in the manifest."""
         metadata = manifest["metadata"]
         path = resource.path(metadata.get("namespace"), metadata["name"])
         return self._send("PUT", path, query=self._write_query, body=manifest, retry=False)
@@ -280,10 +280,10 @@ class KubeClient:
     def delete(
         self, resource: Resource, seen: Manifest, may_go: Callable[[Manifest], bool], *, orphan: bool = False
     ) -> bool:
-        """Delete the object that was seen, and what it has made; False if it was gone already.
+        """Delete the seen object and its dependents; False if it was already deleted.
 
-        may_go: judges the object anew if it has changed since. orphan: keep what it has made.
-        Raises: HopError if it may not go any more, or another object has its name by now.
+        may_go: checks the object again if it has changed since. orphan: keep its dependents.
+        Raises: HopError if it may no longer be deleted, or if another object now has its name.
         """
         metadata = seen["metadata"]
         name, namespace = metadata["name"], metadata.get("namespace")
@@ -310,46 +310,46 @@ class KubeClient:
         )
 
     def _deletion(self, seen: Manifest, *, orphan: bool) -> Manifest:
-        """Options of the request. Where there is a body, the API server ignores those of the query."""
+        """Options of the request. With a body, the API server ignores those of the query."""
         metadata = seen["metadata"]
         preconditions = {field: metadata[field] for field in ("uid", "resourceVersion") if metadata.get(field)}
         return {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            # Said, since a Job would leave its pods behind by default.
+            # Explicit, because by default a Job would leave its pods.
             "propagationPolicy": "Orphan" if orphan else "Background",
             "preconditions": preconditions,
             **({"dryRun": ["All"]} if self.dry_run else {}),
         }
 
     def get_raw(self, path: str, query: Mapping[str, str] | None = None, *, retry: bool = False) -> Any:
-        """The answer of an aggregated API, or of a service behind the API server, at `path`.
+        """The response of an aggregated API, or of a service behind the API server, at `path`.
 
-        Asked once by default: the API server answers 503 while no pod serves it, and the caller judges that.
+        Sent once by default: the API server returns 503 while no pod serves it, and the caller evaluates that.
         """
         return self._send("GET", path, query=query or {}, retry=retry)
 
 
-# Never by deletion of a CRD: all objects of its kind would go with it.
+# Never the deletion of a CRD, because all objects of its kind would be deleted, too.
 _TAKEOVERS = {
-    "HorizontalPodAutoscaler": "take them over with adopt: true",
-    "ScaledObject": "take them over with adopt: true",
+    "HorizontalPodAutoscaler": "adopt them with adopt: true",
+    "ScaledObject": "adopt them with adopt: true",
     "CustomResourceDefinition": f"leave the CRD to it: `kubectl label crd {{name}} {MANAGED_BY}-`",
 }
 
 
 def _is_of_another_uid(err: ApiError) -> bool:
-    """The API server takes a change of the uid for a change of a field that cannot be changed."""
+    """The API server treats a changed uid as a change of an immutable field."""
     return err.status in (409, 422) and "metadata.uid" in err.message
 
 
 def _conflict(manifest: Manifest, err: ApiError) -> HopError:
     seen = "; ".join(f"{cause['message']} at {cause['field']}" for cause in err.field_conflicts)
-    takeover = _TAKEOVERS.get(manifest["kind"], "take them over by deletion of the object")
+    takeover = _TAKEOVERS.get(manifest["kind"], "delete the object")
     return HopError(
         Hop.API_SERVER,
         seen=f"{_title(manifest)}: {seen}",
-        fix=f"have that manager give the fields up, or {takeover.format(name=manifest['metadata']['name'])}",
+        fix=f"have that manager release the fields, or {takeover.format(name=manifest['metadata']['name'])}",
     )
 
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The kubeconfig that authentication options name: which cluster it means, why it means none, and how it logs in."""
+"""The kubeconfig in authentication options: its cluster, its errors, and its login."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _DEFAULT = "~/.kube/config"
 
 @dataclass(frozen=True)
 class ExecPlugin:
-    """The program that a kubeconfig has kubectl run to log in.
+    """The program with which a kubeconfig's user logs in.
 
-    kubeconfig: its path, or "the kubeconfig" if it has none. hint: how to install the program, in its words.
+    kubeconfig: its path, or "the kubeconfig" without one. hint: how to install the program, from the kubeconfig.
     """
 
     command: str
@@ -46,7 +46,7 @@ class ExecPlugin:
 
 
 def read_kubeconfig(given: str) -> Kubeconfig:
-    """Raises: HopError that names the file if it is missing, cannot be read or is no kubeconfig."""
+    """Raises: HopError with the path if the file is missing, unreadable or not a kubeconfig."""
     path = _path(given)
     if not path.is_file():
         several = os.pathsep in given
@@ -69,9 +69,9 @@ def read_kubeconfig(given: str) -> Kubeconfig:
 
 
 def check_kubeconfig(auth: Mapping[str, Any]) -> None:
-    """Whether the client can begin with the file and the context that are named.
+    """Check that the named file and context can be used.
 
-    Raises: HopError that names the file and what is wrong with it.
+    Raises: HopError with the path and the problem.
     """
     given = auth["kubeconfig"]
     if isinstance(given, str) and given:
@@ -99,9 +99,9 @@ def names_no_file(params: Mapping[str, Any]) -> bool:
 
 
 def place_of(params: Mapping[str, Any]) -> tuple[str, str]:
-    """Context and address of the API server that the options mean.
+    """Context and address of the API server in the options.
 
-    Raises: HopError if they may mean more than one, or none.
+    Raises: HopError if they are ambiguous or missing.
     """
     given = params["kubeconfig"]
     if params["host"] or isinstance(given, dict):
@@ -118,7 +118,7 @@ def place_of(params: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def place_known(params: Mapping[str, Any]) -> tuple[str, str]:
-    """As place_of, for a report: empty if the options do not set it, as in a pod with a ServiceAccount."""
+    """Like place_of, for a report: empty if the options do not set it, as in a pod with a ServiceAccount."""
     if params.get("host"):
         return params.get("context") or "", params["host"]
     config = _config_of(params)
@@ -128,7 +128,7 @@ def place_known(params: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def exec_plugin(params: Mapping[str, Any]) -> ExecPlugin | None:
-    """The program that the kubeconfig's user logs in with; None without one, or if the kubeconfig cannot be read."""
+    """The program with which the kubeconfig's user logs in; None without one, or if the kubeconfig cannot be read."""
     config = _config_of(params)
     user = config.contexts.get(_context_of(params, config), {}).get("user") or ""
     found = config.users.get(user, {}).get("exec") or {}
@@ -146,7 +146,7 @@ def _given(params: Mapping[str, Any]) -> Any:
 
 
 def _config_of(params: Mapping[str, Any]) -> Kubeconfig:
-    """Empty where it cannot be read, which the client library has said then."""
+    """Empty if it cannot be read, which the client library has already reported."""
     given = _given(params)
     try:
         return Kubeconfig.of(given, "kubeconfig") if isinstance(given, dict) else read_kubeconfig(given)

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A Lease of coordination.k8s.io: while one run has it, no other run makes the same change."""
+"""A Lease of coordination.k8s.io: while one run holds it, no other run makes the same change."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .kube import KubeClient, Resource
 
 LEASES = Resource("coordination.k8s.io/v1", "Lease", "leases")
 
-# A run that was killed blocks others for so long. It is renewed often enough to outlive two lost requests.
+# Seconds for which a killed run blocks others. Renewed often enough to tolerate two lost requests.
 DURATION_S = 60
 RENEWED_EACH_S = 15
 
 
 class Lease:
-    """One Lease, as one run sees it.
+    """One Lease in one run.
 
-    holder: names this run, and no other one.
-    now:    the time of the API server. Clocks of two controllers may differ by more than a Lease lasts.
-    what:   what it guards, for people.
+    holder: unique name of this run.
+    now:    the time of the API server, because clocks of two controllers may differ by more than a Lease lasts.
+    what:   description of what it protects.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Lease:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Raises: HopError before anything is done, if another run has it; and at the end, if another run took it."""
+        """Raises: HopError at the beginning, if another run holds it; and at the end, if another run acquired it."""
         self._acquire()
         ended = Event()
         renewal = Thread(target=self._renew_until, args=(ended,), daemon=True)
@@ -56,7 +56,7 @@ class Lease:
         finally:
             ended.set()
             renewal.join()
-            # One that stays ends by itself.
+            # A remaining Lease expires.
             with suppress(ApiError, HopError):
                 self._kube.delete(LEASES, self._live, self._is_mine)
         if self._is_lost:
@@ -67,7 +67,7 @@ class Lease:
             )
 
     def refuse_if_held(self) -> None:
-        """Raises: HopError if another run has it."""
+        """Raises: HopError if another run holds it."""
         live, now = self._read(), self._now()
         if live is not None and _is_held(live, now):
             raise self._refusal(live)
@@ -89,7 +89,7 @@ class Lease:
             raise
 
     def _renew_until(self, ended: Event) -> None:
-        """What cannot be renewed for a while may still be this run's; it is lost once another run has it."""
+        """A Lease that cannot be renewed for a while may still be held; it is lost once another run holds it."""
         while not ended.wait(self._renewed_each_s):
             try:
                 live = self._read()
@@ -139,10 +139,10 @@ def _is_held(live: Manifest, now: datetime) -> bool:
 
 
 def _text(at: datetime) -> str:
-    """As the API server writes times of Leases."""
+    """In the API server's time format for Leases."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _time(text: str | None) -> datetime:
-    """Long ago for one that was never renewed."""
+    """A time long ago for a Lease that was never renewed."""
     return datetime.fromisoformat(text) if text else datetime.fromtimestamp(0, UTC)

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Objects of several namespaces."""
+"""Lists objects of several namespaces."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .errors import ApiError
 from .kube import KubeClient, Resource
 from .parallel import all_in_parallel
 
-# Up to so many namespaces are listed one by one: what else is in the cluster is then not read.
+# Up to this many namespaces are listed separately, without reading the rest of the cluster.
 NAMESPACES_LISTED_ALONE = 50
 
 
 def list_in(kube: KubeClient, resource: Resource, namespaces: Collection[str]) -> dict[Key, Manifest]:
-    """The objects of a kind in some namespaces: each by itself, or the cluster's in one list if there are many.
+    """The objects of a kind in some namespaces: listed separately, or in one list of the cluster if there are many.
 
     Raises: ApiError.
     """
@@ -35,7 +35,7 @@ def list_in_reach(
 ) -> Sequence[Manifest]:
     """The objects of the whole cluster, or of the namespaces if the user is not allowed to list the cluster.
 
-    Raises: ApiError, that of the whole cluster if there is no namespace to ask for.
+    Raises: ApiError, that of the whole cluster if there is no namespace to list.
     """
     try:
         return kube.list(resource, field_selector=field_selector) or ()

@@ -13,24 +13,24 @@ from .prometheus import RawGetter
 
 CUSTOM_METRICS = "custom.metrics.k8s.io"
 EXTERNAL_METRICS = "external.metrics.k8s.io"
-# The API that an HPA asks for a metric of this type.
+# The API that an HPA queries for a metric of this type.
 GROUPS = {PODS: CUSTOM_METRICS, OBJECT: CUSTOM_METRICS, EXTERNAL: EXTERNAL_METRICS}
 # KEDA's HPA reads external metrics only.
 _GROUPS = {ADAPTER: GROUPS, KEDA: dict.fromkeys(GROUPS, EXTERNAL_METRICS)}
 
-# What the controller's client can read of custom.metrics.k8s.io. Of external.metrics.k8s.io it reads v1beta1 only.
+# Versions of custom.metrics.k8s.io that the controller's client supports. Of external.metrics.k8s.io only v1beta1.
 _KNOWN_VERSIONS = ("v1beta2", "v1beta1")
 _EXTERNAL_VERSION = "v1beta1"
 
 
 def group_of(autoscaler: Autoscaler, metric_target: MetricTarget) -> str:
-    """The API that the HPA of an autoscaler asks for one of its metrics."""
+    """The API that an autoscaler's HPA queries for one of its metrics."""
     return _GROUPS[autoscaler.backend][metric_target.type]
 
 
 @dataclass(frozen=True)
 class MetricValue:
-    """One value of a metric API.
+    """One value of a metrics API.
 
     kind, namespace, name: the described object, empty for an external metric.
     timestamp:             RFC 3339, from the adapter.
@@ -46,11 +46,11 @@ class MetricValue:
 
 
 class MetricsApi:
-    """The two metric APIs, asked as the HPA controller asks them: one method, one request.
+    """The two metrics APIs, queried as by the HPA controller. Each method sends one request.
 
-    The version of custom.metrics.k8s.io is the one that discovery prefers, looked up once.
-    Each method raises ApiError if the API is not served or does not grant the request; a metric, or an object, that an
-    adapter does not know is a 404.
+    The version of custom.metrics.k8s.io is the preferred one in discovery, looked up once.
+    Each method raises ApiError if the API is not served or rejects the request; an unknown metric or object
+    is a 404.
     Source: k8s.io/metrics pkg/client/custom_metrics and pkg/client/external_metrics.
     """
 
@@ -59,7 +59,7 @@ class MetricsApi:
         self._custom_version = ""
 
     def version(self, group: str = CUSTOM_METRICS) -> str:
-        """The version of the API that is asked."""
+        """The version of the API."""
         if group == EXTERNAL_METRICS:
             return _EXTERNAL_VERSION
         if not self._custom_version:
@@ -69,7 +69,7 @@ class MetricsApi:
     def listed(self, group: str = CUSTOM_METRICS) -> set[str]:
         """The metrics that discovery lists: ``pods/gpu``, ``namespaces/gpu``; of the external API just ``queue``.
 
-        Not every adapter lists what it serves: KEDA lists one name, ``externalmetrics``, for all.
+        Not every adapter lists its metrics: KEDA lists one name, ``externalmetrics``, for all.
         """
         path = self._path(group)
         return {resource["name"] for resource in _list(self._get_raw(path), "resources", path)}
@@ -84,9 +84,9 @@ class MetricsApi:
         label_selector: str = "",
         metric_label_selector: str = "",
     ) -> list[MetricValue]:
-        """The values of `metric` for one object, or for those that `label_selector` selects.
+        """The values of `metric` for one object, or for all that match `label_selector`.
 
-        namespace: None for objects outside of namespaces.
+        namespace: None for cluster-scoped objects.
         resource:  plural, with the group if there is one: ``deployments.apps``. The metrics of a namespace itself,
                    `namespace` or else `name`, have a separate path: ``namespaces``.
         """
@@ -100,7 +100,7 @@ class MetricsApi:
     def external(self, metric: str, *, namespace: str, label_selector: str = "") -> list[MetricValue]:
         """The values of `metric`, one for each set of labels that `label_selector` selects.
 
-        The metric stands where paths have a resource, which the controller's client writes in lower case.
+        The metric replaces the resource in the path, which the controller's client writes in lower case.
         """
         path = self._path(EXTERNAL_METRICS, "namespaces", namespace, metric.lower())
         return self._values(path, {"labelSelector": label_selector})
@@ -116,7 +116,7 @@ class MetricsApi:
             raise ApiError(200, str(err), f"GET {path}") from err
 
     def _preferred_version(self, path: str) -> str:
-        """Empty if the API is not served, which the request that needs the version then shows."""
+        """Empty if the API is not served, which the request then shows."""
         try:
             answer = self._get_raw(path)
         except ApiError as err:
@@ -132,7 +132,7 @@ class MetricsApi:
 
 
 def _list(answer: Any, key: str, path: str) -> Sequence[Mapping[str, Any]]:
-    """What the answer lists under `key`; an empty Go list may come as null."""
+    """The list under `key` in the response; an empty Go list may be null."""
     if not isinstance(answer, dict) or key not in answer:
         raise ApiError(200, f"the answer has no {key}: it is not a metric API's", f"GET {path}")
     return answer[key] or ()

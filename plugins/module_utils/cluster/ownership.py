@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a server-side apply would change, found out without sending it."""
+"""Finds what a server-side apply would change, without sending it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _NOT_CONTENT = ("apiVersion", "kind", "metadata")
 
 
 def is_up_to_date(live: Mapping[str, Any], desired: Mapping[str, Any], manager: str) -> bool:
-    """Whether applying `desired` as `manager` would leave `live` as it is.
+    """Whether applying `desired` as `manager` would not change `live`.
 
-    What `live` has besides, by the server's defaults or by other managers, does not count. What `manager` once applied
-    and no longer wants does.
+    Additional fields in `live`, by the server's defaults or other managers, do not count. Fields that `manager` once
+    applied and no longer wants do.
     """
     if not all(_holds(live.get(part), content) for part, content in desired.items() if part not in _NOT_CONTENT):
         return False
@@ -32,7 +32,7 @@ def is_up_to_date(live: Mapping[str, Any], desired: Mapping[str, Any], manager: 
 
 
 def dropped_fields(live: Any, desired: Any, path: str = "spec") -> list[str]:
-    """Paths of desired fields that `live` lacks: the cluster has their feature switched off."""
+    """Paths of desired fields that `live` lacks, because the cluster does not support them."""
     if isinstance(desired, Mapping) and isinstance(live, Mapping):
         return [
             field
@@ -43,7 +43,7 @@ def dropped_fields(live: Any, desired: Any, path: str = "spec") -> list[str]:
 
 
 def other_managers(live: Mapping[str, Any], manager: str) -> list[str]:
-    """Other writers of the object's spec, by name."""
+    """Other managers of the object's spec, by name."""
     entries = live["metadata"].get("managedFields") or ()
     found = {
         entry.get("manager", "an unknown manager")
@@ -63,7 +63,7 @@ def _applied(live: Mapping[str, Any], manager: str) -> list[Mapping[str, Any]]:
 
 
 def _holds(live: Any, desired: Any) -> bool:
-    """Whether `live` has what is desired. Lists are compared whole: their owners write them whole."""
+    """Whether `live` has the desired fields. Lists are compared as a whole, because their owners write them whole."""
     if live == desired:
         return True
     if isinstance(desired, Mapping):
@@ -81,7 +81,7 @@ def _same_quantity(one: str, other: str) -> bool:
 
 
 def _wants(desired: Any, fields: Mapping[str, Any]) -> bool:
-    """Whether everything that `fields` names is in `desired`.
+    """Whether all of `fields` are in `desired`.
 
     "f:" names a key of a map, "k:" an item of a list by its keys, "v:" a value of a set, "." the thing itself.
     """

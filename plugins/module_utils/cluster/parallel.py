@@ -18,10 +18,10 @@ CONNECTIONS = 8
 
 
 def in_parallel(action: Callable[[Item], Done], items: Sequence[Item]) -> list[Done | HopError | ApiError]:
-    """Each item's result, or the HopError or ApiError that it raised, in the order of items.
+    """Each item's result, or its HopError or ApiError, in the order of items.
 
-    At most CONNECTIONS items are under way at once. After a connection failure the remaining items fail with the same
-    error. Any other exception aborts immediately: requests under way are abandoned, because their threads are daemons.
+    At most CONNECTIONS items run at once. After a connection failure the remaining items fail with the same
+    error. Any other exception aborts immediately: running requests are abandoned, because their threads are daemons.
     """
     results: dict[int, Done | HopError | ApiError] = {}
     left = deque(enumerate(items))
@@ -52,7 +52,7 @@ def in_parallel(action: Callable[[Item], Done], items: Sequence[Item]) -> list[D
 
 
 def all_in_parallel(action: Callable[[Item], Done], items: Sequence[Item]) -> list[Done]:
-    """The results, as of in_parallel. Raises: the first error."""
+    """Like in_parallel, but raises the first error."""
     results = in_parallel(action, items)
     for result in results:
         if isinstance(result, (HopError, ApiError)):
@@ -61,7 +61,7 @@ def all_in_parallel(action: Callable[[Item], Done], items: Sequence[Item]) -> li
 
 
 def _taken(left: deque[tuple[int, Item]]) -> Iterator[tuple[int, Item]]:
-    """Items until the iterator is exhausted, for several threads."""
+    """Items of an iterator, for several threads."""
     while True:
         try:
             taken = left.popleft()

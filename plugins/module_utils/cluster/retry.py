@@ -9,17 +9,17 @@ from typing import Any
 from .errors import ApiError
 
 RETRIES = 5
-# Doubled from one retry to the next. Each is shortened by up to a half, so that clients do not come back together.
+# Doubled for each retry. Each is shortened by up to a half, so that clients do not retry at the same time.
 FIRST_PAUSE_S = 0.5
-# How long the server may grant nothing at all before nothing is sent again.
+# Seconds after which nothing is sent again if the server grants no request at all.
 PATIENCE_S = 30.0
 
 
 class RetryingTransport:
-    """Sends again what the API server refused for a passing reason: it is busy, it restarts, others write as well.
+    """Retries requests that the API server rejected temporarily: it is busy or restarts, or others write as well.
 
-    For requests that may reach the server twice, as reading, server-side apply and deletion may. All requests share the
-    patience. So a thousand of them do not outwait the same outage one after the other.
+    For requests that may reach the server twice, such as reads, server-side apply and deletions. All requests share the
+    time, so that a thousand of them do not wait for the same outage one after the other.
 
     Clock, sleep and jitter (0 to 1) are given in tests.
     """
@@ -57,9 +57,9 @@ class RetryingTransport:
                 answer = self._send(method, path, query=query, body=body, content_type=content_type, **more)
             except ApiError as err:
                 if sent and method == "DELETE" and err.is_not_found:
-                    return {}  # the attempt before has deleted it, only its answer was lost
+                    return {}  # the previous attempt deleted it, only the response was lost
                 if err.status == 409 and _names_a_version(body):
-                    raise  # it is not the object that was meant, and will not be
+                    raise  # it is another object, and will remain one
                 self._pause_or_raise(err, sent)
                 sent += 1
             else:
@@ -68,7 +68,7 @@ class RetryingTransport:
 
     def _pause_or_raise(self, err: ApiError, sent: int) -> None:
         if not err.is_retryable:
-            self._failing_since = None  # a permanent error is an answer
+            self._failing_since = None  # a permanent error is a response
             raise err
         now = self._clock()
         if self._failing_since is None:
@@ -85,7 +85,7 @@ class RetryingTransport:
 
 
 def _names_a_version(body: Any) -> bool:
-    """Whether a request is about one object, or one version of it, and not about any object with the name."""
+    """Whether a request is for a certain object or version of it, not for any object with the name."""
     if not isinstance(body, Mapping):
         return False
     named = {**(body.get("metadata") or {}), **(body.get("preconditions") or {})}

@@ -16,7 +16,7 @@ _RESOURCE = re.compile(
 )
 
 
-# The authorizer's own words. Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go
+# The authorizer's message. Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go
 _NAMED = re.compile(
     r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]+)")?'
@@ -25,9 +25,9 @@ _VERBS = {"PATCH": "patch", "POST": "create", "PUT": "update", "DELETE": "delete
 
 
 def right_to(request: str) -> str:
-    """What a request needs, in RBAC's words: verb, resource, API group and namespace.
+    """The permission for a request in RBAC's terms: verb, resource, API group and namespace.
 
-    request: as an ApiError has it, ``GET /apis/apps/v1/namespaces/ml/deployments/chat/scale``.
+    request: in the format of ApiError, ``GET /apis/apps/v1/namespaces/ml/deployments/chat/scale``.
     """
     found = _RESOURCE.fullmatch(unquote(request))
     if not found:
@@ -44,7 +44,7 @@ def _right(named: re.Match[str]) -> str:
 
 
 def refused(err: ApiError) -> HopError:
-    """A request for which the user has no permission: the right, the user, and where all required ones are listed."""
+    """The error of a request without permission: permission, user, and where all required ones are listed."""
     if err.refused_user == ANONYMOUS:
         return nobody()
     named = _NAMED.search(err.message)
@@ -57,7 +57,7 @@ def refused(err: ApiError) -> HopError:
 
 
 def nobody() -> HopError:
-    """Of a client that sends no login."""
+    """The error of a client without a login."""
     return HopError(
         Hop.API_SERVER,
         seen=f"the client sends no credentials, so the API server treats it as {ANONYMOUS}",

@@ -22,18 +22,18 @@ try:
     from urllib3 import PoolManager
     from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError
     from urllib3.util import Retry
-except ImportError:  # connect() is only called after the module has checked that the library is installed
+except ImportError:  # connect() is called only after the module has checked that the library is installed
     pass
 
 REQUEST_TIMEOUT_S = 30
-# Characters of an external error, which may be a whole page.
+# Length of a quoted external error, which may be a whole page.
 _SHOWN = 400
 
 
 class Transport(Protocol):
-    """Sends one request and returns the decoded answer. Raises ApiError.
+    """Sends one request and returns the decoded response. Raises ApiError.
 
-    retry: send it again if the API server is only busy just then; the request may so arrive twice.
+    retry: send it again if the API server is temporarily busy; the request may then arrive twice.
     """
 
     def __call__(
@@ -53,9 +53,9 @@ JSON = "application/json"
 
 
 def connect(auth: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sleep) -> Transport:
-    """A transport with kubernetes.core's client, `auth` being its authentication options.
+    """A transport with kubernetes.core's client. `auth` has its authentication options.
 
-    Raises: HopError if they do not say where the API server is, or if the kubeconfig's plugin gives no login. ApiError
+    Raises: HopError if the options have no API server, or if the kubeconfig's plugin returns no login. ApiError
     if the API server does not answer.
     """
     with _errors_logged() as errors:
@@ -100,7 +100,7 @@ def connect(auth: Mapping[str, Any], *, sleep: Callable[[float], None] = time.sl
 
 @contextmanager
 def _errors_logged() -> Iterator[list[str]]:
-    """What the client library logs as errors. Without a login of a plugin it continues as system:anonymous."""
+    """Errors in the client library's log. Without a login of a plugin it continues as system:anonymous."""
     errors: list[str] = []
     handler = logging.Handler(logging.ERROR)
     handler.emit = lambda record: errors.append(" ".join(record.getMessage().split())[:_SHOWN])  # type: ignore[method-assign]
@@ -113,7 +113,7 @@ def _errors_logged() -> Iterator[list[str]]:
 
 
 def _require_login(auth: Mapping[str, Any], errors: Sequence[str]) -> None:
-    """Raises: HopError if the kubeconfig's plugin gave none."""
+    """Raises: HopError if the kubeconfig's plugin returned no login."""
     if errors and (plugin := exec_plugin(auth)):
         raise plugin.failure("; ".join(errors))
 
@@ -123,12 +123,12 @@ def _has_login(configuration: Any) -> bool:
 
 
 def _encoded(body: Any, content_type: str) -> Any:
-    """As the library wants it: it encodes JSON itself, and accepts text for other content types."""
+    """The body for the library, which encodes JSON itself, and accepts text for other content types."""
     return body if body is None or content_type == JSON else json.dumps(body)
 
 
 def _widen(pools: PoolManager) -> None:
-    """A connection for each concurrent request, and retries only in this package."""
+    """One connection per concurrent request, and retries only in this package."""
     options = pools.connection_pool_kw
     options["maxsize"] = max(CONNECTIONS, options.get("maxsize") or 0)
     options["retries"] = Retry(connect=0, read=0, status=0, other=0, redirect=3, respect_retry_after_header=False)
@@ -145,7 +145,7 @@ def _no_answer(err: HTTPError, request: str) -> ApiError:
 
 
 def _seconds(err: ApiException) -> float | None:
-    """Retry-After, where it is not a date."""
+    """Retry-After, unless it is a date."""
     given = (err.headers or {}).get("Retry-After", "")
     return float(given) if given.isdecimal() else None
 

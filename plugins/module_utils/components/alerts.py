@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""PrometheusRules with the alerts of this collection, without those that an inventory leaves out."""
+"""Creates the PrometheusRules of alerts, without disabled alerts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Group = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class AlertOptions:
-    """Options of role gpu_alerts: names of alerts that are left out, and labels that each of the others gets."""
+    """Options of the role gpu_alerts: names of disabled alerts, and labels for the others."""
 
     disabled: Sequence[str] = ()
     labels: Mapping[str, str] | None = None
@@ -24,7 +24,7 @@ def alert_names(files: Mapping[str, Group]) -> list[str]:
 
 
 def unknown_alert(files: Mapping[str, Group], options: AlertOptions) -> str:
-    """The error for a name that no alert has; empty without one."""
+    """The error for an unknown alert; can be empty."""
     known = alert_names(files)
     unknown = [name for name in options.disabled if name not in known]
     if not unknown:
@@ -36,7 +36,7 @@ def unknown_alert(files: Mapping[str, Group], options: AlertOptions) -> str:
 
 
 def alert_rules(files: Mapping[str, Group], options: AlertOptions, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A PrometheusRule for each file. metadata: of each object, but for its name."""
+    """One PrometheusRule per file. metadata: of each object, without its name."""
     return [
         {
             "apiVersion": "monitoring.coreos.com/v1",
@@ -49,7 +49,7 @@ def alert_rules(files: Mapping[str, Group], options: AlertOptions, metadata: Map
 
 
 def _groups(groups: Sequence[Group], options: AlertOptions) -> Iterator[dict[str, Any]]:
-    """Prometheus accepts no group without a rule."""
+    """Prometheus rejects groups without rules."""
     for group in groups:
         if rules := list(_rules(group["rules"], options)):
             yield {**group, "rules": rules}

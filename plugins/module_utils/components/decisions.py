@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What an inventory decides about the components of its cluster, one part at a time.
+"""Decisions of an inventory about the components of its cluster.
 
-Each row of `PARTS` names the variables that its part is decided by. The lookup plugin `components` reads them.
+Each row of `PARTS` lists the variables that its part depends on. The lookup plugin `components` reads them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SYNC_PERIOD = "kubernetes_hpa_sync_period"
 GROUPS = "groups"
 OPERATOR_DRIVER = "gpu_operator_driver"
 RUNTIME_CLASS = "nvidia"
-# Text of a command line is converted by the lookup plugin, like an option of a module.
+# The lookup plugin converts text from the command line, like an option of a module.
 BOOLEANS = (*(f"{role}_adopt" for role in COMPONENTS), "prometheus_adapter_external_metrics")
 
 # Roles that the GPU operator replaces if it installs the driver.
@@ -33,14 +33,14 @@ _OPERATOR_ROLES = ("nvidia_driver", "nvidia_container_toolkit")
 
 @dataclass(frozen=True)
 class Part:
-    """One decision. reads: the names of its variables; one that is missing or empty has its default."""
+    """One decision. reads: names of its variables; a missing or empty one has its default."""
 
     reads: tuple[str, ...]
     decide: Callable[[Values], Any]
 
 
 def fleet(values: Values) -> dict[str, int]:
-    """Settings that follow the number of GPU nodes and autoscalers.
+    """Settings that depend on the number of GPU nodes and autoscalers.
 
     Raises: ValueError if the size or the period is not a number, or the period is 0.
     """
@@ -59,14 +59,14 @@ def fleet(values: Values) -> dict[str, int]:
 
 
 def hpa_sync_period(values: Values) -> int:
-    """Seconds between two evaluations of one HPA that suit the size of the fleet. Raises: ValueError as `fleet`."""
+    """The HPA sync period in seconds for the size of the fleet. Raises: ValueError as `fleet`."""
     return fleet({name: value for name, value in values.items() if name != SYNC_PERIOD})["sync"]
 
 
 def places(values: Values) -> dict[str, dict[str, Any]]:
     """The `state` of each chart role, why it is `refused`, a `warning`, and releases of `other_nfd`.
 
-    These are installations of node-feature-discovery that do not belong to the role's own release.
+    `other_nfd` are installations of node-feature-discovery that do not belong to the role's release.
     """
     cluster = _cluster(values)
     return {role: {**place(role, cluster), "other_nfd": _other_nfd(role, cluster)} for role in COMPONENTS}
@@ -78,7 +78,7 @@ def _other_nfd(role: str, cluster: Cluster) -> list[str]:
 
 
 def prometheus(values: Values) -> dict[str, Any]:
-    """The Prometheus that the inventory means, and the errors if nothing tells which one that is."""
+    """The Prometheus of the inventory, and the errors if it is ambiguous or missing."""
     cluster = _cluster(values)
     choice = Choice(cluster, values.get(PROMETHEUS) or {}, (values.get(CLUSTER) or {}).get("serves_monitors", True))
     return {

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Detects the components of the chain in a cluster, with any names, and which of them the collection manages."""
+"""Detects the components of the chain in a cluster, under any names, and which of them the collection manages."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ METRICS_APIS = {CUSTOM: "v1beta1", EXTERNAL: "v1beta1", RESOURCE: "v1beta1"}
 
 @dataclass(frozen=True)
 class Objects:
-    """What was read of a cluster; an empty list for what it does not have.
+    """Objects of a cluster; an empty list if it has none.
 
     namespaces: None if they could not be read.
-    releases:   namespace and name of each Helm release that the collection made.
+    releases:   namespace and name of each Helm release created by the collection.
     """
 
     daemon_sets: Sequence[Manifest] = ()
@@ -49,7 +49,7 @@ class Objects:
 
 
 def find_components(objects: Objects) -> dict[str, Any]:
-    """Each kind of component, with one entry for each that there is."""
+    """Existing components by kind."""
     workloads = (*objects.deployments, *objects.stateful_sets, *objects.daemon_sets)
     drivers = objects.daemon_sets
 
@@ -87,13 +87,13 @@ def _of_nodes(objects: Objects) -> list[dict[str, Any]]:
 
 
 def is_owned(manifest: Manifest, objects: Objects) -> bool:
-    """Whether this inventory made it. Objects of a release get their labels a moment after it."""
+    """Whether this inventory created it. Objects of a release get their labels a moment later."""
     marked = RELEASE in labels_of(manifest) or is_managed(manifest)
     return (marked and inventory_of(manifest) == objects.inventory) or _release(manifest) in objects.releases
 
 
 def _release(manifest: Manifest) -> tuple[str, str]:
-    """Namespace and name of the Helm release that it belongs to; both empty if to none."""
+    """Namespace and name of its Helm release; both empty without one."""
     notes = manifest["metadata"].get("annotations") or {}
     return notes.get("meta.helm.sh/release-namespace", ""), notes.get("meta.helm.sh/release-name", "")
 
@@ -111,7 +111,7 @@ def _images(workload: Manifest) -> Iterable[str]:
 
 
 def _operators(workloads: Iterable[Manifest], objects: Objects) -> list[dict[str, Any]]:
-    """If no operator is visible, a Prometheus with pods shows that one exists."""
+    """If no operator is visible, a Prometheus object with pods shows that one exists."""
     seen = [_entry(workload, objects) for workload in workloads if OPERATOR.container(workload)]
     made = {
         (workload["metadata"]["namespace"], name)
@@ -137,7 +137,7 @@ def _origin(daemon_set: Manifest, objects: Objects) -> str:
 
 
 def _server(api: Manifest, objects: Objects) -> dict[str, Any]:
-    """Of a metrics API. Without a service the API server serves it itself."""
+    """The server of a metrics API. Without a service it is the API server."""
     service = (api.get("spec") or {}).get("service") or {}
     name = f"{service['namespace']}/{service['name']}" if service else ""
     names = (name, labels_of(api).get("app.kubernetes.io/name", ""), labels_of(api).get("app", ""))
@@ -146,7 +146,7 @@ def _server(api: Manifest, objects: Objects) -> dict[str, Any]:
 
 
 def _operated(objects: Objects) -> Iterable[dict[str, Any]]:
-    """Prometheus objects of the operator, each with the service that reaches it."""
+    """Prometheus objects of the operator, each with its service."""
     for prometheus in objects.prometheuses:
         spec, metadata = prometheus.get("spec") or {}, prometheus["metadata"]
         labels = {"app.kubernetes.io/name": "prometheus", "operator.prometheus.io/name": metadata["name"]}
@@ -170,7 +170,7 @@ def _operated(objects: Objects) -> Iterable[dict[str, Any]]:
 def _namespaces(
     prometheus: Manifest, selector: Mapping[str, Any] | None, namespaces: Iterable[Manifest] | None
 ) -> list[str] | None:
-    """Those that a Prometheus takes objects from; None for all, or if that is not known. No selector means its own."""
+    """Namespaces that a Prometheus selects; None for all, or if unknown. Without a selector its own."""
     if selector is None:
         return [prometheus["metadata"]["namespace"]]
     if not selector or namespaces is None:
@@ -181,7 +181,7 @@ def _namespaces(
 
 
 def _plain(objects: Objects) -> Iterable[dict[str, Any]]:
-    """Workloads that run Prometheus and that no operator made."""
+    """Workloads that run Prometheus and were not created by an operator."""
     for workload in (*objects.stateful_sets, *objects.deployments):
         container = PROMETHEUS.container(workload)
         if container is None or "operator.prometheus.io/name" in labels_of(workload) or _is_operated(workload):
@@ -211,7 +211,7 @@ def _is_operated(workload: Manifest) -> bool:
 def _address(
     services: Iterable[Manifest], namespace: str, labels: Mapping[str, str], ports: set[Any]
 ) -> dict[str, Any]:
-    """Service and port that reach pods of these labels; the one with a cluster address first. Empty without any."""
+    """Service and port of the pods with these labels; one with a cluster address first. Empty without any."""
     found = [
         (service["spec"].get("clusterIP") == "None", service["metadata"]["name"], port["port"])
         for service in services

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Settings that follow the size of the fleet: small ones react faster, and large ones as fast as those of medium size.
+"""Settings that depend on the size of the fleet: small ones react faster, and large ones as fast as medium ones.
 
 docs/scaling.md has the measurements behind each number.
 """
@@ -13,12 +13,12 @@ from ..autoscaling.defaults import EVALUATION_INTERVAL_S
 
 # An HPA worker has a tenth of a second for one decision.
 _DECISIONS_A_WORKER = 10
-# A decision sends one request to the adapter. Twice that rate is allowed, in steps of a hundred.
+# A decision sends one request to the adapter. The limit is twice that rate, in steps of a hundred.
 _DECISIONS_A_STEP = 50
 # With 300 nodes and all their pods a rule evaluation takes up to a fifth of a second.
 _NODES_A_SECOND = 300
-# A small fleet with the shorter periods costs about as much as twice as many nodes, and 2.5 times as many autoscalers,
-# with the others.
+# A small fleet with the shorter periods needs about as much as one with twice as many nodes and 2.5 times as many
+# autoscalers with the longer ones.
 _SMALL_NODES = 20
 _SMALL_AUTOSCALERS = 20
 # Until the pods of a DaemonSet are ready: on a few nodes 300 s, most of it for images; at 1 Gbit/s the 0.5 GB of each
@@ -29,14 +29,14 @@ _ROLLOUT_S_A_NODE = 4
 
 @dataclass(frozen=True)
 class FleetSettings:
-    """What the collection configures by the size of the fleet.
+    """Settings for a size of the fleet.
 
     workers:    of the HPA controller, --concurrent-horizontal-pod-autoscaler-syncs.
-    requests:   per second that a client of the metrics path may send.
+    requests:   allowed requests per second of a client of the metrics path.
     interval:   seconds between two scrapes, and between two rule evaluations.
     sync:       seconds between two evaluations of one HPA, on a control plane installed by this collection.
-    relist:     seconds until the adapter looks for new metrics again.
-    memory_mib: that Prometheus requests of its node; millicores likewise.
+    relist:     seconds until the adapter lists new metrics.
+    memory_mib: memory request of Prometheus; millicores likewise.
     rollout:    seconds to wait for one pod on each node.
     """
 
@@ -51,9 +51,9 @@ class FleetSettings:
 
 
 def fleet_settings(nodes: int, autoscalers: int, hpa_sync_period_s: float | None = None) -> FleetSettings:
-    """Settings for this many nodes and autoscalers, each of which is evaluated once per HPA sync period (seconds).
+    """Settings for this many nodes and autoscalers, by the HPA sync period in seconds.
 
-    Without nodes the size is unknown, as on a cluster that was not made from the inventory: it is not small then.
+    Without nodes the size is unknown, as in a cluster not created from the inventory, and not small.
     """
     is_small = 0 < nodes <= _SMALL_NODES and autoscalers <= _SMALL_AUTOSCALERS
     sync = 2 if is_small else 5

@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which nodes the GPU components run on, and what a role waits for on them.
+"""Nodes of the GPU components, and the readiness that roles wait for.
 
-A node that is down, or a pool without nodes, keeps nothing else from being ready.
+Nodes that are down, and pools without nodes, do not block the others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..marks import RELEASE
 
 
 def label_values(labels: Mapping[str, Any]) -> dict[str, str]:
-    """Labels as Kubernetes has them: YAML reads `1` and `true` as a number and a truth, and labels are text."""
+    """Labels as text, because YAML reads `1` and `true` as a number and a boolean."""
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in labels.items()}
 
 
@@ -26,7 +26,7 @@ def gpu_nodes(pool: Mapping[str, Any]) -> dict[str, Any]:
 
     Returns: `labels` of the pool as text, `terms` for a label selector of the pool, `selectors` of the nodes to wait
     for, which gpu_node_labels or GPU feature discovery has labelled, and an `affinity` for pods. The affinity has one
-    term for each label that says "GPU", since a node that joins has its cloud's label before the collection's.
+    term per GPU label, because a new node has its cloud's label before the collection's.
     """
     labels = label_values(pool)
     terms = [f"{key}={value}" for key, value in labels.items()]
@@ -65,7 +65,7 @@ def offers(nodes: Sequence[Manifest]) -> Offers:
 
 @dataclass(frozen=True)
 class Rollout:
-    """Pods of DaemonSets: how many are ready and up to date, and how many ready nodes should have one."""
+    """Pods of DaemonSets: number of ready and updated pods, and of ready nodes that should have one."""
 
     ready: int
     nodes: int
@@ -73,7 +73,7 @@ class Rollout:
 
 
 def rollout(daemon_sets: Sequence[Manifest], nodes: Sequence[Manifest]) -> Rollout:
-    """A DaemonSet whose controller has not seen its last change counts as having no pod."""
+    """A DaemonSet whose controller has not observed its last change counts as having no pod."""
     statuses = [(daemon_set["metadata"]["generation"], daemon_set.get("status") or {}) for daemon_set in daemon_sets]
     # A new DaemonSet has a status without this field.
     seen = [status for generation, status in statuses if status.get("observedGeneration") == generation]
@@ -86,7 +86,7 @@ def rollout(daemon_sets: Sequence[Manifest], nodes: Sequence[Manifest]) -> Rollo
 
 
 def runtime_class_users(daemon_sets: Sequence[Manifest], runtime_class: str, *, others_only: bool) -> list[str]:
-    """DaemonSets that run with it. others_only: without those of releases that this collection has installed."""
+    """DaemonSets with this RuntimeClass. others_only: without releases of this collection."""
     return [
         name_of(daemon_set)
         for daemon_set in daemon_sets

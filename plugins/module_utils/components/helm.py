@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The archive from which helm is installed on the controller."""
+"""The archive of helm for the controller."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _HOST = "get.helm.sh"
-# Names of the kernel's architectures that helm names differently.
+# Architectures that helm names differently than the kernel.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 Pin = Mapping[str, Any]
@@ -16,7 +16,7 @@ Pin = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Archive:
-    """name: of the file. checksum: as Ansible's get_url takes it."""
+    """name: of the file. checksum: in the format of get_url."""
 
     name: str
     url: str
@@ -24,16 +24,16 @@ class Archive:
 
 
 def platform(uname: str) -> str:
-    """The platform as helm names it. uname: what `uname -sm` prints."""
+    """helm's name of the platform. uname: output of `uname -sm`."""
     system, architecture = uname.lower().split()
     return f"{system}-{_ARCHITECTURES.get(architecture, architecture)}"
 
 
 def archive(pin: Pin, pinned: Pin, platform_name: str, mirror: str) -> Archive:
-    """pin: `version` and `sha256` by platform. pinned: the same as the collection has it, before any override.
+    """pin: `version` and `sha256` by platform. pinned: the same in the collection, before any override.
 
-    The digits of a pin belong to its version. If only the version is overridden, the file beside the archive has the
-    digits.
+    Digests of a pin belong to its version. If only the version is overridden, the file beside the archive has the
+    digest.
     """
     version = str(pin["version"])
     name = f"helm-{version if version.startswith('v') else f'v{version}'}-{platform_name}.tar.gz"

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What keeps KEDA from being removed."""
+"""Checks what prevents the removal of KEDA."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Dependents:
-    """ScaledObjects and ScaledJobs: helm would delete them with KEDA's CRDs, and no operator would be left for them.
+    """ScaledObjects and ScaledJobs: helm would delete them with KEDA's CRDs, without an operator to finish that.
 
-    staying: objects that nothing deletes. leaving: objects whose deletion waits for KEDA's operator.
+    staying: objects that remain. leaving: objects whose deletion waits for KEDA's operator.
     """
 
     staying: Sequence[str]
     leaving: Sequence[str]
 
     def error(self, context: str) -> str:
-        """The error before KEDA is removed; empty if nothing depends on it."""
+        """The error that prevents the removal; empty if nothing depends on KEDA."""
         where = f"cluster {context} -> keda"
         if self.staying:
             return (

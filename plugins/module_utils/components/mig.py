@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which nodes get another MIG profile, and why a profile cannot be applied.
+"""Finds nodes that need another MIG profile, and reasons why a profile cannot be applied.
 
-The GPU operator's MIG manager partitions the GPUs of a node by its label, and reports that by another one.
+The GPU operator's MIG manager partitions the GPUs of a node by a label, and reports the result in another one.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ..chain.objects import Manifest, labels_of, name_of
 
 CONFIG_LABEL = "nvidia.com/mig.config"
 STATE_LABEL = "nvidia.com/mig.config.state"
-# The profile that a node had before this role set its own; its presence shows that the role set the profile.
+# The node's profile before this role; the annotation also shows that the role set the current one.
 BEFORE_ANNOTATION = "kubegpu.autoscale/mig-before"
-# Tells the role's cordon from one that was set by hand, which stays.
+# Distinguishes the role's cordon from an existing one, which stays.
 CORDON_ANNOTATION = "kubegpu.autoscale/cordoned-for-mig"
 WHOLE = "all-disabled"
 
@@ -27,10 +27,10 @@ _STRATEGY_LABEL = "nvidia.com/mig.strategy"
 
 @dataclass(frozen=True)
 class Request:
-    """What the inventory wants.
+    """Options of the inventory.
 
-    state:    present or absent. pool: labels of the nodes that the inventory is about.
-    strategy: of the operator that this collection installs; empty for another one, whose nodes are labelled with it.
+    state:    present or absent. pool: labels of the inventory's nodes.
+    strategy: MIG strategy of the collection's operator; empty for another one, whose nodes have it as a label.
     """
 
     state: str
@@ -45,12 +45,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Change:
-    """A node that gets another profile, or whose change was interrupted.
+    """A node that needs another profile, or whose change was interrupted.
 
-    has, wanted: profiles; empty for none. applied: the manager has reported the wanted one already.
-    cordoned:    by hand, before this role.
-    cordon, start, end: labels and annotations that the node gets with the role's cordon, for the manager, and when it
-                 is done; none removes one.
+    has, wanted: profiles; empty for none. applied: the manager has reported the wanted profile.
+    cordoned:    the node was cordoned before this role.
+    cordon, start, end: labels and annotations for the cordon, for the manager, and for the end of the
+                 change; None removes one.
     """
 
     name: str
@@ -86,8 +86,8 @@ def _change(request: Request, node: Manifest) -> Change | None:
         applied=applied,
         cordoned=is_unschedulable and not is_marked,
         cordon={"annotations": {CORDON_ANNOTATION: ""}},
-        # What the manager has reported of the profile before would count for this one. It follows profiles that
-        # change: one that it has applied it does not report twice.
+        # The manager's report of the previous profile would count for this one. It acts on changes of the label, and
+        # does not report an applied profile again.
         start={
             "labels": {CONFIG_LABEL: wanted, STATE_LABEL: None},
             "annotations": {BEFORE_ANNOTATION: before},
@@ -116,7 +116,7 @@ def _refusals(request: Request, nodes: Sequence[Manifest]) -> Iterator[str]:
         yield (
             "MIG: gpu_mig_state is present, and gpu_mig_profile is empty. Nothing was changed."
             " Next: set gpu_mig_profile, all-1g.10gb for instance;"
-            " the ConfigMap default-mig-parted-config of the GPU operator has their names."
+            " the ConfigMap default-mig-parted-config of the GPU operator lists them."
         )
     if not nodes:
         pool = f", of the pool {json.dumps(dict(request.pool))}" if request.pool else ""

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which nodes get the label nvidia.com/gpu.present, and which lose it."""
+"""Decides which nodes get or lose the label nvidia.com/gpu.present."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..chain.selectors import labels_match
 from .gpu_nodes import label_values
 
 LABEL = "nvidia.com/gpu.present"
-# Tells the labels that the role set from those of node-feature-discovery or of a person.
+# Distinguishes the role's labels from those of node-feature-discovery and of users.
 ANNOTATION = "kubegpu.autoscale/gpu-present"
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server of the inventory. node: its name in the cluster. has_gpu: none if this run did not survey it."""
+    """A server of the inventory. node: name of its node. has_gpu: None if this run did not survey it."""
 
     host: str
     node: str
@@ -28,7 +28,7 @@ class Server:
 
 @dataclass(frozen=True)
 class LabelChanges:
-    """add, remove: nodes. refused: the error before any change. warning: where no node has a GPU now."""
+    """add, remove: nodes. refused: the error before any change. warning: if no node has a GPU now."""
 
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class LabelChanges:
 def label_changes(servers: Sequence[Server], nodes: Sequence[Manifest], pool: Mapping[str, Any]) -> LabelChanges:
     """Labels for the nodes with a GPU that have all labels of `pool`. Nodes outside of it lose the role's own label.
 
-    A node has a GPU by its server's PCI devices, by a label, or by what its device plugin offers.
+    A GPU node is recognized by its server's PCI devices, by a label, or by its allocatable GPUs.
     """
     wanted = {"matchLabels": label_values(pool)}
     in_pool = {name_of(node) for node in nodes if labels_match(wanted, labels_of(node))}
@@ -68,7 +68,7 @@ def owned(nodes: Sequence[Manifest]) -> list[str]:
 
 
 def offers_gpus(node: Manifest) -> bool:
-    """A device plugin that was removed leaves a count of 0."""
+    """A removed device plugin leaves a count of 0."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     return bool(allocatable.get("nvidia.com/gpu", "0") != "0")
 
@@ -100,6 +100,6 @@ def _no_node(detected: Sequence[str], nodes: Sequence[Manifest]) -> str:
         return ""
     return (
         f"GPU -> node: {', '.join(missing)} has a GPU and is not a node of the cluster. Nodes: {', '.join(names)}."
-        " Nothing was changed. Next: let it join (playbook kubegpu.autoscale.cluster),"
+        " Nothing was changed. Next: join it to the cluster (playbook kubegpu.autoscale.cluster),"
         " or set kubernetes_node_name for the host to the name that its node has."
     )

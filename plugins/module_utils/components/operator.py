@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether the GPU operator has set up all nodes with a GPU."""
+"""Checks whether the GPU operator has set up all GPU nodes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Objects of a namespace by their owner: those with the labels of a role, those to remove, and those in its way."""
+"""Sorts objects of a namespace by owner: objects of a role, objects to remove, and conflicting ones."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..chain.selectors import labels_match
 
 @dataclass(frozen=True)
 class Owned:
-    """found: objects with all labels. left: those of them that are not wanted any more.
+    """found: objects with all labels. left: those that are no longer wanted.
 
-    foreign: kinds and names that are wanted, of objects without the labels.
+    foreign: kinds and names of wanted objects that exist without the labels.
     """
 
     found: tuple[Manifest, ...]
@@ -23,7 +23,7 @@ class Owned:
 
 
 def owned(objects: Sequence[Manifest], labels: Mapping[str, str], wanted: Collection[str]) -> Owned:
-    """wanted: `<kind> <name>` of each object that the role has."""
+    """wanted: `<kind> <name>` of each object of the role."""
     ours = [obj for obj in objects if labels_match({"matchLabels": labels}, labels_of(obj))]
     others = [obj for obj in objects if obj not in ours]
     return Owned(

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which components the chart roles install, which existing ones they use, and beside which they fail.
+"""Decides which components the chart roles install, which existing ones they use, and when they fail.
 
-One row of `COMPONENTS` for each role: what conflicts with its release, why, and the kinds that have to be readable to
-know. `find` says what a cluster has; an inventory says what it wants of each role.
+One row of `COMPONENTS` per role: conflicting components, the reason, and the kinds that must be readable to
+detect them. `find` detects components; the inventory has the wanted state of each role.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _OPERATOR, _ADAPTER, _KEDA = "gpu_operator", "prometheus_adapter", "keda"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the inventory says of one role.
+    """Options of one role in the inventory.
 
-    state:     present, existing, absent, or auto: present unless another installation takes the role's place.
-    needed:    false for a role that auto installs only if its own release exists already.
+    state:     present, existing, absent, or auto: present unless another installation exists.
+    needed:    false if `auto` installs the role only if its own release already exists.
     """
 
     state: str = "auto"
@@ -41,11 +41,11 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What was read of a cluster, and what the inventory wants there.
+    """Components of a cluster, and the options of the inventory.
 
     components:       by kind, as `find_components` returns them.
-    unread:           kinds that there is no right to list, each with the missing right.
-    host_engine:      whether the exporter connects to an existing DCGM, which then is no conflict.
+    unread:           kinds that may not be listed, each with the missing permission.
+    host_engine:      whether the exporter connects to an existing DCGM, which is then not a conflict.
     external_metrics: whether the adapter also serves external.metrics.k8s.io.
     """
 
@@ -70,11 +70,11 @@ class Cluster:
         return (CUSTOM, EXTERNAL) if self.external_metrics else (CUSTOM,)
 
     def is_adopted(self, entry: Entry) -> bool:
-        """Whether a role is to adopt the release that it belongs to: then it is no conflict."""
+        """Whether a role adopts the component's release: then it is not a conflict."""
         return any(row.adopt and entry.get("release") == row.full_name for row in self.wanted.values())
 
     def theirs(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Those that this collection neither manages nor adopts."""
+        """Components that this collection neither manages nor adopts."""
         return [entry for entry in entries if not entry["owned"] and not self.is_adopted(entry)]
 
     def wants_operator(self) -> bool:
@@ -82,7 +82,7 @@ class Cluster:
         return self._operator_state() == "present"
 
     def idle_operators(self) -> list[Entry]:
-        """Operators that have created no component yet: they do with the first node that has a GPU."""
+        """Operators that have not created a component yet, because no node has a GPU."""
         made = self.found("exporter", "host_engine", "device_plugin")
         if any(entry.get("origin") == "gpu-operator" for entry in made):
             return []
@@ -105,7 +105,7 @@ def _always(_autoscalers: Sequence[Mapping[str, Any]], _backend: str) -> bool:
 
 
 def _reads_resources(autoscalers: Sequence[Mapping[str, Any]], _backend: str) -> bool:
-    """Whether an entry of extra_metrics reads CPU or memory, as an HPA writes it."""
+    """Whether an entry of extra_metrics reads CPU or memory, in an HPA's format."""
     entries = (entry for autoscaler in autoscalers for entry in autoscaler.get("extra_metrics") or ())
     return any(isinstance(entry, Mapping) and entry.get("type") in _RESOURCE_METRICS for entry in entries)
 
@@ -119,10 +119,10 @@ def _uses_keda(autoscalers: Sequence[Mapping[str, Any]], backend: str) -> bool:
 
 @dataclass(frozen=True)
 class Component:
-    """A role that installs one release: its row has all that is particular about it.
+    """A role that installs one release, with everything specific to it.
 
     namespace, release, state: defaults of its options, for plays without the role.
-    options:  of the role that count here.
+    options:  relevant options of the role.
     is_needed: whether `auto` installs it for these autoscalers and the default of their backend, if its own release
                does not exist yet.
     rivals:   conflicting components, with any installer. reason: why they conflict.
@@ -143,12 +143,12 @@ class Component:
     is_needed: Callable[[Sequence[Mapping[str, Any]], str], bool] = _always
 
     def default(self, option: str) -> Any:
-        """False of an option that has none here."""
+        """False for options without a value here."""
         return {"namespace": self.namespace, "release": self.release, "state": self.state}.get(option, False)
 
 
 def _an_operator_will(cluster: Cluster, rivals: Sequence[Entry]) -> bool:
-    """Whether the GPU operator installs it: that of the inventory, or one that has not yet."""
+    """Whether a GPU operator installs it: the inventory's, or one that has not done so yet."""
     ours = any(entry["owned"] for entry in rivals)
     return cluster.wants_operator() or (bool(cluster.idle_operators()) and not ours)
 
@@ -178,7 +178,7 @@ def _adapters(cluster: Cluster) -> list[Entry]:
 
 
 def _exporter_is_taken(cluster: Cluster) -> bool:
-    """A DCGM without an exporter conflicts with the role's, and does not do its work."""
+    """A DCGM without an exporter conflicts with the role's exporter, but does not replace it."""
     theirs = cluster.theirs(cluster.found("exporter"))
     return bool(theirs) or _an_operator_will(cluster, _exporters(cluster))
 
@@ -188,7 +188,7 @@ def _plugin_is_taken(cluster: Cluster) -> bool:
 
 
 def _operator_rivals(cluster: Cluster) -> list[Entry]:
-    """All that gives out or reads the same GPUs, but for the release's own operator and what that has created."""
+    """Components that allocate or read the same GPUs, except for the release's own operator and its objects."""
     prefix = f"{cluster.wanted[_OPERATOR].namespace}/"
 
     def is_own(entry: Entry) -> bool:
@@ -206,7 +206,7 @@ COMPONENTS: Mapping[str, Component] = {
     "prometheus_stack": Component(
         namespace=defaults.NAMESPACE,
         release=defaults.RELEASE,
-        reason="two operators write the same objects for ever",
+        reason="two operators overwrite the same objects",
         reads=("DaemonSet", "Deployment", "Prometheus", "Service", "StatefulSet"),
         rivals=_operators,
         is_taken=_stack_is_taken,
@@ -226,7 +226,7 @@ COMPONENTS: Mapping[str, Component] = {
     "nvidia_device_plugin": Component(
         namespace="nvidia-device-plugin",
         release="nvidia-device-plugin",
-        reason="two of them give out the same GPUs",
+        reason="two of them allocate the same GPUs",
         reads=("DaemonSet", "Deployment"),
         rivals=_plugins,
         is_taken=_plugin_is_taken,
@@ -269,22 +269,22 @@ COMPONENTS: Mapping[str, Component] = {
         release="gpu-operator",
         state="existing",
         options=("state", "namespace", "release"),
-        reason="two device plugins give out the same GPUs, and of two DCGMs on a node only one reads the profiling"
+        reason="two device plugins allocate the same GPUs, and of two DCGMs on a node only one reads the profiling"
         " counters",
         reads=("DaemonSet", "Deployment"),
         rivals=_operator_rivals,
         is_taken=lambda _cluster: False,
     ),
 }
-# What the GPU operator installs itself.
+# Components that the GPU operator installs.
 _OF_OPERATOR = ("dcgm_exporter", "nvidia_device_plugin")
 
 
 def place(role: str, cluster: Cluster) -> dict[str, Any]:
-    """What one role does in a cluster.
+    """Decides what one role does in a cluster.
 
     Returns: its resolved `state`, `refused` with the error that stops it before a change, and a `warning`; both texts
-    are empty where nothing is wrong.
+    can be empty.
     """
     if role == _OPERATOR:
         wanted = cluster.wanted[role]
@@ -331,7 +331,7 @@ def _unread(role: str, state: str, cluster: Cluster) -> str:
 
 
 def _second_of_theirs(role: str, state: str, cluster: Cluster) -> str:
-    """A release beside one that is not managed by this collection; or both, left to `auto`."""
+    """A release beside one that is not managed by this collection; with `auto`, if both exist."""
     component, wanted = COMPONENTS[role], cluster.wanted[role]
     rivals = component.rivals(cluster)
     theirs, ours = cluster.theirs(rivals), [entry for entry in rivals if entry["owned"]]
@@ -367,7 +367,7 @@ def _options(role: str, release: str) -> str:
 
 
 def _second_of_ours(role: str, state: str, cluster: Cluster) -> str:
-    """With another namespace or name helm would install a second release, and leave the first."""
+    """With another namespace or name, helm would install a second release and keep the first."""
     elsewhere = _elsewhere(role, cluster)
     if state != "present" or not elsewhere:
         return ""
@@ -385,7 +385,7 @@ _OTHER_SERVER = {_ADAPTER: _KEDA, _KEDA: _ADAPTER}
 
 
 def _both_serve(role: str, state: str, cluster: Cluster) -> str:
-    """The inventory wants external.metrics.k8s.io of both the adapter and KEDA."""
+    """The inventory requests external.metrics.k8s.io from both the adapter and KEDA."""
     other = _OTHER_SERVER.get(role)
     if not other or not cluster.external_metrics or {state, _resolved(other, cluster)} != {"present"}:
         return ""
@@ -398,7 +398,7 @@ def _both_serve(role: str, state: str, cluster: Cluster) -> str:
 
 
 def _still_served(role: str, state: str, cluster: Cluster) -> str:
-    """The other one served external.metrics.k8s.io, and has not been changed yet."""
+    """The other one serves external.metrics.k8s.io, and has not been changed yet."""
     other = _OTHER_SERVER.get(role)
     if state != "present" or not other or cluster.wanted[other].full_name not in _releases(role, cluster):
         return ""

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Configurations of the device plugin for pools of nodes, and the label by which a node has one.
+"""Configurations of the device plugin for node pools, and the node label that selects one.
 
 A pool has a `name`, the labels of its `nodes`, and how its GPUs are shared: `sharing`, `replicas`, and a `config` that
 is merged over both. All other nodes have the configuration `default`.
@@ -20,9 +20,9 @@ from .gpu_nodes import label_values
 
 Pool = Mapping[str, Any]
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
-# Tells the labels that the role set from those that a person set.
+# Distinguishes the role's labels from those of users.
 CONFIG_ANNOTATION = "kubegpu.autoscale/device-plugin-config"
-# As the plugin's configuration names them.
+# Names in the plugin's configuration.
 _STRATEGIES = {"time-slicing": "timeSlicing", "mps": "mps"}
 DEFAULT = "default"
 _CDI_HOOK = "/usr/bin/nvidia-cdi-hook"
@@ -30,9 +30,9 @@ _CDI_HOOK = "/usr/bin/nvidia-cdi-hook"
 
 @dataclass(frozen=True)
 class Sharing:
-    """Options of role nvidia_device_plugin: sharing and replicas of all nodes that are in no pool, and the pools.
+    """Options of the role nvidia_device_plugin: sharing and replicas for nodes in no pool, and the pools.
 
-    driver_root: where the plugin finds the driver for its CDI specification; empty if it writes none.
+    driver_root: location of the driver for the plugin's CDI specification; empty if it writes none.
     """
 
     sharing: str = "none"
@@ -47,7 +47,7 @@ class Sharing:
 
 @dataclass(frozen=True)
 class Label:
-    """A node whose label is to change. config: none to remove it. present: the label that the node has now."""
+    """A node with a label to change. config: None to remove it. present: its current label."""
 
     node: str
     config: str | None
@@ -56,14 +56,14 @@ class Label:
 
 
 def configurations(options: Sharing) -> dict[str, str]:
-    """The plugin's configuration files by name; empty where nothing differs from its defaults."""
+    """The plugin's configuration files by name; empty if nothing differs from its defaults."""
     if not options.pools and options.sharing == "none":
         return {}
     return {str(pool["name"]): _text(pool) for pool in options.all()}
 
 
 def chart_values(options: Sharing) -> dict[str, Any]:
-    """Values of the plugin's chart. With CDI the plugin names the hook where the node has it."""
+    """Values of the plugin's chart. With CDI, the path of the hook must be that on the node."""
     configs = configurations(options)
     cdi = {"nvidiaDriverRoot": options.driver_root, "cdi": {"nvidiaHookPath": _CDI_HOOK}}
     return {
@@ -88,7 +88,7 @@ def selector(pool: Pool) -> str:
 
 
 def labels_to_change(options: Sharing, nodes: Sequence[Manifest]) -> list[Label]:
-    """A node has the configuration of the first pool whose labels it has."""
+    """A node gets the configuration of the first pool whose labels it has."""
     rows = []
     for node in nodes:
         config, present = _config_of(node, options.pools), labels_of(node).get(CONFIG_LABEL)
@@ -99,7 +99,7 @@ def labels_to_change(options: Sharing, nodes: Sequence[Manifest]) -> list[Label]
 
 
 def conflict(labels: Sequence[Label]) -> str:
-    """The error where a person gave a node another configuration; empty without one."""
+    """The error if a user gave a node another configuration; can be empty."""
     theirs = [label for label in labels if label.present and not label.is_own]
     if not theirs:
         return ""

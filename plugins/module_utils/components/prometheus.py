@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which Prometheus an inventory means: its own release, one that exists, or one at an address that it names."""
+"""Selects the Prometheus of an inventory: its own release, an existing one, or one at an address."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..autoscaling import defaults
 from ..secrets import without_login
 from .places import Cluster, Entry, place
 
-# Facts of an existing Prometheus that are no option of the modules.
+# Facts of an existing Prometheus that are not options of the modules.
 _FACTS = (
     "kind",
     "name",
@@ -34,7 +34,7 @@ class Choice:
     serves_monitors: bool = True
 
     def others(self) -> list[Entry]:
-        """Those not managed by this collection that answer queries."""
+        """Prometheus objects not managed by this collection that answer queries."""
         theirs = self.cluster.theirs(self.cluster.found("prometheus"))
         return [entry for entry in theirs if entry.get("service")]
 
@@ -47,16 +47,16 @@ class Choice:
         return not self._named() and (owned or self.comes())
 
     def has_monitors(self) -> bool:
-        """Whether ServiceMonitors can be created: the operator's kind exists, or comes with our release."""
+        """Whether ServiceMonitors can be created: the kind exists, or comes with the managed release."""
         return self.serves_monitors or self.comes()
 
     def address(self) -> dict[str, Any]:
-        """Where it is and what labels its rules and monitors need, as far as that is known; `given` wins."""
+        """Its location and the labels for rules and monitors, as far as known; `given` takes precedence."""
         candidates = [*self._named(), *([] if self.is_ours() else self._near())]
         return {**(candidates[0] if candidates else self._own()), **self.given}
 
     def options(self, interval_s: int) -> dict[str, Any]:
-        """The option `prometheus` of the modules. interval_s: of scrapes, by the size of the fleet."""
+        """The option `prometheus` of the modules. interval_s: scrape interval, by the size of the fleet."""
         interval = {"evaluation_interval": interval_s} if interval_s != defaults.EVALUATION_INTERVAL_S else {}
         return interval | {key: value for key, value in self.address().items() if key not in _FACTS}
 
@@ -69,11 +69,11 @@ class Choice:
         return str(it.get("url") or service)
 
     def public_url(self) -> str:
-        """The same without a login: as an argument of a program, and as output may have it."""
+        """The address without a login, for arguments of programs and for output."""
         return without_login(self.url())
 
     def several(self) -> str:
-        """The error where nothing tells which of several is meant; empty if something does."""
+        """The error if several exist and none is selected; can be empty."""
         if not self._is_unknown() or len(self.others()) < 2:
             return ""
         names = " and ".join(str(entry["name"]) for entry in self.others())
@@ -99,7 +99,7 @@ class Choice:
         return not self.is_ours() and not self.given.get("url") and not self.given.get("service")
 
     def _named(self) -> list[Entry]:
-        """Those that `given` names; by their service alone where it names no namespace."""
+        """Those that `given` selects; by service only, if it has no namespace."""
         service, namespace = self.given.get("service", ""), self.given.get("namespace")
         return [
             entry for entry in self.others() if entry["service"] == service and namespace in (None, entry["namespace"])
@@ -124,6 +124,6 @@ class Choice:
 
 
 def full_name(release: str) -> str:
-    """The chart's name for its objects: kube-prometheus-stack.fullname of its _helpers.tpl, which cuts at 26."""
+    """The chart's name for its objects: kube-prometheus-stack.fullname of its _helpers.tpl, truncated to 26."""
     name = release if "kube-prometheus-stack" in release else f"{release}-kube-prometheus-stack"
     return name[:26].removesuffix("-")

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Alertmanager's routes and receivers from the receivers of an inventory.
+"""Creates Alertmanager's routes and receivers from those of an inventory.
 
 A receiver has a `name`, a `type`, the `severities` that it gets, and a `secret` with the password or the URL. The
-operator mounts that Secret, so that neither a file nor a log of this collection has its value.
+operator mounts that Secret, so no file and no log of this collection contains its value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TEXT = (
 
 
 def receiver_faults(receivers: Sequence[Receiver]) -> list[str]:
-    """What Alertmanager would reject. With one such receiver its operator writes no configuration at all."""
+    """Options that Alertmanager would reject: its operator would then write no configuration at all."""
     names = Counter(str(receiver["name"]) for receiver in receivers)
     return [
         *(
@@ -58,7 +58,7 @@ def alertmanager_values(receivers: Sequence[Receiver]) -> dict[str, Any]:
 
 
 def severities(receiver: Receiver) -> list[str]:
-    """As a list, or as the command line gives it: text with commas."""
+    """A list, or text with commas from the command line."""
     given = receiver.get("severities") or _DEFAULT_SEVERITIES
     texts = given.split(",") if isinstance(given, str) else given
     return [str(text).strip() for text in texts]
@@ -75,7 +75,7 @@ def _receiver(receiver: Receiver) -> dict[str, Any]:
 
 
 def _file(receiver: Receiver) -> str:
-    """Where the operator mounts the receiver's secret; empty without one."""
+    """Path at which the operator mounts the receiver's secret; can be empty."""
     secret = receiver.get("secret")
     return f"/etc/alertmanager/secrets/{secret['name']}/{secret['key']}" if secret else ""
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether a Helm release that this collection has not installed may be changed."""
+"""Decides whether a Helm release that this collection did not install may be changed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Release:
-    """A release as chart_release found it.
+    """A release, as returned by chart_release.
 
-    status:  as helm reports it; empty without a release. made_by: who installed it, in the words of an error.
-    begun:   adopting it was interrupted. changes: what the role would change.
-    option:  the variable by which the role adopts it; empty if it has none.
+    status:  status in helm; empty without a release. made_by: what installed it, for an error.
+    begun:   an adoption was interrupted. changes: changes that the role would make.
+    option:  variable that allows the role to adopt it; can be empty.
     """
 
     name: str

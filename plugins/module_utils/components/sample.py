@@ -20,7 +20,7 @@ _DIGEST_LENGTH = 10
 
 @dataclass(frozen=True)
 class Sample:
-    """Options of role gpu_workload, and the texts of its scripts by file name."""
+    """Options of the role gpu_workload, and the texts of its scripts by file name."""
 
     name: str
     namespace: str
@@ -48,12 +48,12 @@ class Sample:
 
     @property
     def scripts_name(self) -> str:
-        """By the content, which never changes: other scripts are another ConfigMap, and so new pods."""
+        """Named by the content, which never changes: other scripts are another ConfigMap, and so new pods."""
         return f"{self.name}-scripts-{_digest(self.scripts)}"
 
     @property
     def check_name(self) -> str:
-        """By all that the check depends on: another check is another Job."""
+        """Named by everything that the check depends on: another check is another Job."""
         facts = [self.scripts_name, self.image, self.runtime_class, self.node_selector, self.tolerations]
         return f"{self.name}-check-{_digest(facts)}"
 
@@ -67,7 +67,7 @@ class Sample:
 
     @property
     def fronts(self) -> list[Front]:
-        """What stands before the service."""
+        """The Ingress or route in front of the service."""
         return [front for front in FRONTS if self.service and getattr(self, front.option)]
 
     @property
@@ -77,7 +77,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Front:
-    """A kind of object before the service. definition: of its CRD, with the component that installs it."""
+    """A kind of object in front of the service. definition: its CRD, with the component that installs it."""
 
     option: str
     kind: str
@@ -90,7 +90,7 @@ FRONTS = (
     Front("ingress", "Ingress"),
     Front("route", "HTTPRoute", "httproutes.gateway.networking.k8s.io", "the Gateway API"),
 )
-# Of all objects that the role may have created.
+# Kinds of all objects that the role may have created.
 API_VERSIONS = {
     "ConfigMap": "v1",
     "Deployment": "apps/v1",
@@ -103,7 +103,7 @@ API_VERSIONS = {
 
 
 def queries(sample: Sample) -> list[dict[str, str]]:
-    """What the role asks for: the namespace, what is in it, and the definitions of the kinds before the service."""
+    """Queries of the role: the namespace, its objects, and the CRDs of the kinds in front of the service."""
     definitions = [front.definition for front in sample.fronts if front.definition]
     return [
         {"kind": "Namespace", "name": sample.namespace},
@@ -121,18 +121,18 @@ def queries(sample: Sample) -> list[dict[str, str]]:
 def refusals(sample: Sample, foreign: Sequence[str], found: Sequence[Manifest] | None) -> Iterator[str]:
     """Errors before a change.
 
-    foreign: objects in the way, by kind and name. found: what `queries` found; None if no cluster was asked.
+    foreign: conflicting objects by kind and name. found: results of `queries`; None if no cluster was queried.
     """
     if foreign:
         yield (
             f"sample -> cluster: {', '.join(foreign)} in namespace {sample.namespace} "
             "was not created by this collection."
-            " Nothing was changed. Next: set gpu_workload_namespace or gpu_workload_name to others."
+            " Nothing was changed. Next: set gpu_workload_namespace or gpu_workload_name to another name."
         )
     if sample.service and sample.route and not sample.route.get("parents"):
         yield (
-            "inventory -> sample: gpu_workload_route has no parents, so no Gateway would take it. Nothing was changed."
-            " Next: name a Gateway there, as in `parents: [{name: public, namespace: gateways}]`."
+            "inventory -> sample: gpu_workload_route has no parents, so no Gateway would accept it. Nothing was "
+            "changed. Next: name a Gateway there, as in `parents: [{name: public, namespace: gateways}]`."
         )
     served = {obj["metadata"]["name"] for obj in found or () if obj["kind"] == "CustomResourceDefinition"}
     for front in sample.fronts:
@@ -145,16 +145,16 @@ def refusals(sample: Sample, foreign: Sequence[str], found: Sequence[Manifest] |
 
 
 def base(sample: Sample, found: Sequence[Manifest]) -> list[Object]:
-    """The scripts, and the namespace unless it exists: then it is not managed."""
+    """The scripts, and the namespace unless it exists: an existing one is not managed."""
     exists = any(obj["kind"] == "Namespace" for obj in found)
     scripts = _object(sample, "v1", "ConfigMap", sample.scripts_name, immutable=True, data=dict(sample.scripts))
-    # All parts share the scripts, so they have the name of none.
+    # All parts share the scripts, so they have no name of a part.
     scripts["metadata"]["labels"] = sample.labels
     return [scripts] if exists else [_namespace(sample), scripts]
 
 
 def objects(sample: Sample) -> list[Object]:
-    """All but the base and the check, which runs before them."""
+    """All objects except the base and the check, which runs before them."""
     made = {"monitor": _monitor, "ingress": _ingress, "route": _route}
     return [
         *(_service(sample) if sample.service else ()),
@@ -164,7 +164,7 @@ def objects(sample: Sample) -> list[Object]:
 
 
 def wanted(sample: Sample) -> list[Object]:
-    """All that stays in the namespace."""
+    """All wanted objects in the namespace."""
     if not sample.is_wanted:
         return []
     scripts = base(sample, [])[-1]
@@ -198,12 +198,12 @@ def _service(sample: Sample) -> list[Object]:
         "name": "service",
         **_container(sample, ["sample_service.py", "--queue", sample.queue], gpu=True),
         "ports": [{"name": "http", "containerPort": 8000}],
-        # An HPA counts a pod from the moment it is ready: not before its GPU has run a kernel.
+        # An HPA counts a pod once it is ready, so it must not be ready before its GPU has run a kernel.
         "readinessProbe": {"httpGet": health, "periodSeconds": 1},
         "livenessProbe": {"httpGet": health, "initialDelaySeconds": 10},
     }
     deployment = {
-        # Without `replicas`, which the autoscaler sets. A new pod may find no free GPU before an old one goes.
+        # Without `replicas`, which the autoscaler sets. A new pod may find no free GPU before an old one ends.
         "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
         "pod": {"terminationGracePeriodSeconds": 30, **_pod(sample, gpu=True), "containers": [container]},
     }
@@ -218,7 +218,7 @@ def _load(sample: Sample) -> list[Object]:
         "ports": [{"name": "http", "containerPort": 8000}],
         "readinessProbe": {"httpGet": {"path": "/stats", "port": "http"}, "periodSeconds": 1},
     }
-    # It has nothing to finish when it is stopped.
+    # It need not finish anything when it is stopped.
     pod = {"terminationGracePeriodSeconds": 0, **_pod(sample, gpu=False), "containers": [container]}
     return _deployed(sample, sample.load_name, replicas=1, pod=pod)
 
@@ -273,7 +273,7 @@ def _namespace(sample: Sample) -> Object:
 
 
 def _object(sample: Sample, api_version: str, kind: str, name: str, *, part: str = "", **content: Any) -> Object:
-    """part: what its label calls it, if not by its name."""
+    """part: value of its label; by default its name."""
     metadata = {"name": name, "namespace": sample.namespace, "labels": _labels(sample, part or name)}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
 
@@ -283,7 +283,7 @@ def _labels(sample: Sample, name: str) -> dict[str, str]:
 
 
 def _pod(sample: Sample, *, gpu: bool) -> Object:
-    """It meets the strictest Pod Security Standard."""
+    """Satisfies the strictest Pod Security Standard."""
     placed = {"nodeSelector": sample.node_selector, "tolerations": list(sample.tolerations)} if gpu else {}
     classed = {"runtimeClassName": sample.runtime_class} if gpu and sample.runtime_class else {}
     return {

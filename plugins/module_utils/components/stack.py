@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What is wrong with the options of the monitoring stack, found before anything is changed."""
+"""Checks the options of the monitoring stack before a change."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 from .receivers import Receiver, receiver_faults
 
 Values = Mapping[str, Any]
-# Services that the chart kube-prometheus-stack makes of Prometheus and Alertmanager, with their types by default.
-# The first is on by default, the others are off.
+# Services of the chart kube-prometheus-stack for Prometheus and Alertmanager, with their default types.
+# Only the first is enabled by default.
 _SERVICES = {
     "service": "ClusterIP",
     "servicePerReplica": "ClusterIP",
@@ -21,14 +21,14 @@ _SERVICES = {
     "thanosServiceExternal": "LoadBalancer",
 }
 _INGRESSES = ("ingress", "ingressPerReplica", "thanosIngress")
-# Gateway API filters that can ask for a login.
+# Gateway API filters that can require a login.
 _LOGIN_FILTERS = ("ExtensionRef", "ExternalAuth")
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 
 
 @dataclass(frozen=True)
 class StackOptions:
-    """Options of role prometheus_stack by their names, without the prefix.
+    """Options of the role prometheus_stack, by their names without the prefix.
 
     chart_values: all values of the chart. has_own_values: whether the inventory adds to those of the role.
     """
@@ -44,7 +44,7 @@ class StackOptions:
 
 
 def stack_faults(options: StackOptions) -> list[str]:
-    """One error for each fault, with its reason and the next step."""
+    """One error per problem, with its reason and the next step."""
     checks = (_receivers, _dashboards, _exposure, _volume)
     return [fault for check in checks for fault in check(options)]
 
@@ -86,7 +86,7 @@ def _exposure(options: StackOptions) -> Iterator[str]:
 
 
 def open_doors(values: Values) -> list[str]:
-    """Ways from outside to Prometheus or Alertmanager, neither of which asks for a login, by the chart's values."""
+    """Ways to reach Prometheus or Alertmanager from outside without a login, by the chart's values."""
     return [door for part in ("prometheus", "alertmanager") for door in _doors(part, values.get(part) or {})]
 
 
@@ -113,7 +113,7 @@ def _doors(part: str, values: Values) -> Iterator[str]:
 
 
 def _asks_for_login(ingress: Values) -> bool:
-    """By its annotations. Traefik ignores those of other controllers, and then asks for nothing."""
+    """Decided by its annotations. Traefik ignores those of other controllers, and then requires no login."""
     is_traefik = "traefik" in (ingress.get("ingressClassName") or "")
     pattern = r"router[.]middlewares" if is_traefik else "auth|middleware|plugin"
     return re.search(pattern, json.dumps(ingress.get("annotations") or {})) is not None
@@ -130,9 +130,9 @@ def _volume(options: StackOptions) -> Iterator[str]:
 
 
 def is_overfull(kept: str, volume: str) -> bool:
-    """Whether samples may take all of their volume; false where one of the two is not known.
+    """Whether samples may fill their volume; false if one of the sizes is unknown.
 
-    kept: size as Prometheus reads it, with 1,024 bytes a KB. volume: a quantity of Kubernetes.
+    kept: size in Prometheus' format, with 1,024 bytes per KB. volume: a quantity of Kubernetes.
     """
     size = re.fullmatch(r"([0-9.]+) *([KMGTP]?)i?B", kept)
     quantity = re.fullmatch(r"([0-9.]+)([KMGTP]?)(i?)", volume)
@@ -143,7 +143,7 @@ def is_overfull(kept: str, volume: str) -> bool:
 
 
 def public_dashboards(revisions: Mapping[Any, Any]) -> dict[str, Any]:
-    """Dashboards of grafana.com as Grafana's chart takes them: revisions by id.
+    """Dashboards of grafana.com in the format of Grafana's chart: revisions by ID.
 
     `prometheus` is the uid that kube-prometheus-stack gives to its data source. `stack_faults` reports a wrong id.
     """
@@ -155,12 +155,12 @@ def public_dashboards(revisions: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _number(given: Any) -> Any:
-    """A number that the inventory has as text."""
+    """A number that may be text in the inventory."""
     return int(given) if str(given).isdecimal() else given
 
 
 def grafana_values(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of Grafana's chart by the options of role prometheus_stack, as its argument specification types them."""
+    """Values of Grafana's chart, from the typed options of the role prometheus_stack."""
     if not options["grafana"]:
         return {"enabled": False}
     dashboards = options.get("public_dashboards") or {}
@@ -173,13 +173,13 @@ def grafana_values(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _has_alertmanager(options: Mapping[str, Any]) -> bool:
-    """The chart names one to Grafana whether it is installed or not."""
+    """The chart configures an Alertmanager in Grafana even if none is installed."""
     given = ((options.get("values") or {}).get("alertmanager") or {}).get("enabled")
     return bool(options["alertmanager"] if given is None else given)
 
 
 def _public_values(revisions: Mapping[Any, Any]) -> dict[str, Any]:
-    """Grafana's pod fetches these dashboards before it starts."""
+    """Grafana's pod downloads these dashboards before it starts."""
     provider = {
         "name": _PUBLIC,
         "orgId": 1,

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Values of a chart: those of a role, with those that an inventory adds to them."""
+"""Merges values of a chart: those of a role and those of an inventory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Values = Mapping[str, Any]
 def merged_values(own: Values, given: Values | None, lists: Mapping[str, str]) -> dict[str, Any]:
     """The role's values, overridden by the given ones.
 
-    lists: paths of lists to which given entries are added, `rules.custom` for example, and how: a row of `ADDED`.
+    lists: paths of lists to which entries are added, for example `rules.custom`, and how: a row of `ADDED`.
 
-    Raises: ValueError if something else than a list is given for one of them.
+    Raises: ValueError if a value for one of them is not a list.
     """
     result = _combined(own, given or {})
     for path, how in lists.items():
@@ -23,7 +23,7 @@ def merged_values(own: Values, given: Values | None, lists: Mapping[str, str]) -
 
 
 def _combined(own: Values, given: Values) -> dict[str, Any]:
-    """Mappings are merged, all else is replaced."""
+    """Mappings are merged, all other values are replaced."""
     return {
         **own,
         **{
@@ -54,19 +54,19 @@ def _set(values: dict[str, Any], path: Sequence[str], value: Sequence[Any]) -> N
 
 
 def _each(own: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-    """Each entry once, in this order."""
+    """Each entry once, in order."""
     entries = [*own, *given]
     return [entry for number, entry in enumerate(entries) if entry not in entries[:number]]
 
 
 def _variables(own: Sequence[Values], given: Sequence[Values]) -> list[Values]:
-    """A given variable replaces the one of its name. A variable of the role that is empty is left out."""
+    """A given variable replaces the one with its name. Empty variables of the role are dropped."""
     names = [entry.get("name") for entry in given]
     return [*(entry for entry in own if entry.get("name") not in names and entry.get("value") != ""), *given]
 
 
 def _flags(own: Sequence[str], given: Sequence[str]) -> list[str]:
-    """A given flag replaces the one of its name: one more flag takes none of the others away."""
+    """A given flag replaces the one with its name; other flags are kept."""
     names = {_name(flag) for flag in given}
     return [*(flag for flag in own if _name(flag) not in names), *given]
 

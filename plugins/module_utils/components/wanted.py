@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What an inventory wants of each chart role, by the variables of the role or their defaults."""
+"""Options of each chart role in an inventory: its variables or their defaults."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from ..autoscaling.spec import ADAPTER
 from .places import COMPONENTS
 
-# Their extra metrics may read CPU or memory, which metrics-server serves; KEDA serves those with the backend keda.
+# Extra metrics may read CPU or memory, which metrics-server serves; KEDA serves those with the backend keda.
 AUTOSCALERS = "gpu_autoscaling_autoscalers"
 BACKEND = "kubegpu_metrics_backend"
 
 
 def variables() -> list[str]:
-    """Names of all variables that count."""
+    """Names of all variables that are read."""
     options = [f"{role}_{option}" for role, component in COMPONENTS.items() for option in component.options]
     return [*options, AUTOSCALERS, BACKEND]
 
 
 def wanted(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Options by role, with the default of the table where a value is missing or empty."""
+    """Options by role; a missing or empty value has the default of the table."""
     autoscalers, backend = values.get(AUTOSCALERS) or [], values.get(BACKEND) or ADAPTER
     return {
         role: {

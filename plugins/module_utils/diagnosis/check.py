@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A check is a question to a state, with the findings that it can report declared beside it.
+"""A check is a question to a state, declared with the findings that it can report.
 
-The state may be that of a cluster or of a server: a check, its findings and their order are the same for both.
+The state is that of a cluster or a server: checks, findings and their order are the same for both.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ..hops import Hop
 
 # A finding that affects everything.
 ALL = "*"
-# What precedes the name of a server in what a finding affects.
+# Prefix of a server's name in `affected`.
 SERVER = "server "
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A cause and a fix that fit better than the general ones where the evidence matches.
+    """A more specific cause and fix, if the evidence matches.
 
-    pattern: regular expression, searched for in what was seen, in capitals or not.
+    pattern: regular expression, searched in `seen`, ignoring case.
     """
 
     pattern: str
@@ -35,15 +35,15 @@ class Evidence:
 
 @dataclass(frozen=True)
 class FindingType:
-    """One way in which the chain breaks.
+    """One way in which the chain can break.
 
-    cause, fix:     may hold {variables} that a result fills in.
-    grace_s:        a condition younger than this passes by itself in a healthy cluster: in a start, a rolling update.
-    is_consequence: an error further left, or before it in its own hop, may explain it.
-    explained_by:   only an error of one of these hops does; empty: of any hop.
-    evidence:       the first that matches gives cause and fix.
+    cause, fix:     may contain {variables} of a result.
+    grace_s:        a younger condition is temporary in a healthy cluster: in a start, a rolling update.
+    is_consequence: an error further left, or earlier in its hop, can explain it.
+    explained_by:   only errors of these hops explain it; empty: of any hop.
+    evidence:       the first match has the cause and fix.
     before:         effect of the finding before a change: it fails the change, or warns. With "await" it fails, but
-                    only warns in check mode, because an earlier task may fix it. None: it is not asked then.
+                    only warns in check mode, because an earlier task may fix it. None: not checked.
     """
 
     id: str
@@ -64,13 +64,13 @@ class FindingType:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Something that one check saw.
+    """One result of a check.
 
-    affected:      what it concerns, and so what it may explain further right: `server <name>`, `node <name>`,
+    affected:      what it concerns, and so what it can explain further right: `server <name>`, `node <name>`,
                    `autoscaler <namespace>/<name>`, or ALL.
-    age_s:         for how long it has been so, in seconds. None if nothing tells, and then it counts.
-    more_grace_s:  what an interval of this cluster adds to the grace of the type.
-    template_vars: for the texts of the type.
+    age_s:         its age in seconds. None if unknown, and then it counts.
+    more_grace_s:  additional grace for an interval of this cluster.
+    template_vars: variables for the texts of the type.
     is_cut_off:    its object runs on nodes that do not report, so a finding about these nodes explains it.
     """
 
@@ -88,7 +88,7 @@ class CheckResult:
 
     @property
     def servers(self) -> list[str]:
-        """Servers of the inventory that it concerns, by name."""
+        """Names of the servers that it concerns."""
         return sorted(name.removeprefix(SERVER) for name in self.affected if name.startswith(SERVER))
 
     @property
@@ -116,7 +116,7 @@ class CheckResult:
 
 
 class Readable(Protocol):
-    """A state that was read as far as it could be.
+    """A state, as far as it could be read.
 
     unavailable: why a field could not be read, by its name.
     """
@@ -131,9 +131,9 @@ Judge = Callable[[S], Iterator[CheckResult]]
 
 @dataclass(frozen=True)
 class Check(Generic[S]):
-    """One question to the state.
+    """One check of the state.
 
-    needs: fields of the state without which it cannot be answered.
+    needs: required fields of the state.
     """
 
     name: str
@@ -147,16 +147,16 @@ class Check(Generic[S]):
 
     @property
     def is_asked_before(self) -> bool:
-        """Whether it can be asked before a change."""
+        """Whether it can run before a change."""
         return any(finding_type.before for finding_type in self.types)
 
     def obstacles(self, state: S) -> list[str]:
-        """Why it cannot be made."""
+        """Why it cannot run."""
         return [state.unavailable[need] for need in self.needs if need in state.unavailable]
 
 
 def check(name: str, *types: FindingType, needs: tuple[str, ...] = ()) -> Callable[[Judge[S]], Check[S]]:
-    """Make a check of a function. types: all that it can find, in the order of the documentation."""
+    """Turn a function into a check. types: all its findings, in the order of the documentation."""
     return lambda judge: Check(name, types, judge, needs)
 
 

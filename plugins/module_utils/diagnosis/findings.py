@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""From check results to findings: which result is the cause, and which only follow from it."""
+"""Turns check results into findings: causes and their consequences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .check import ALL, SERVER, Check, CheckResult, FindingType, S
 
 @dataclass
 class Finding:
-    """A cause: the results that are alike, and those that follow from it."""
+    """A cause: equal results, and their consequences."""
 
     results: list[CheckResult]
     consequences: list[CheckResult] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Finding:
         return f"{self.type.hop}: {self.object}: {first.seen} (cause: {first.cause}; fix: {first.fix})"
 
     def describe(self, now_s: float) -> dict[str, Any]:
-        """As the report has it. now_s: Unix seconds, from which ages count back."""
+        """In the format of the report. now_s: Unix seconds, from which ages count back."""
         first = self.results[0]
         ages = [result.age_s for result in self.results if result.age_s is not None]
         return {
@@ -62,12 +62,12 @@ class Finding:
 
 
 def results_of(checks: Iterable[Check[S]], state: S) -> Iterator[CheckResult]:
-    """What all checks that can be made find, in their order."""
+    """Results of all checks that can run, in their order."""
     return (result for check in checks if not check.obstacles(state) for result in check.judge(state))
 
 
 def first_causes(results: Iterable[CheckResult], *, grace: bool = True) -> list[Finding]:
-    """Walk from left to right: what an error explains is its consequence, not one more finding.
+    """From left to right: a result that an error explains is its consequence, not another finding.
 
     A result within its grace period is no finding, and neither are its consequences.
     """
@@ -85,7 +85,7 @@ def first_causes(results: Iterable[CheckResult], *, grace: bool = True) -> list[
 
 
 class _Explanations:
-    """Errors by what they affect, the first that does."""
+    """The first error by what it affects."""
 
     def __init__(self) -> None:
         self._by_affected: dict[str, tuple[int, CheckResult]] = {}
@@ -96,10 +96,10 @@ class _Explanations:
                 self._by_affected.setdefault(name, (len(self._by_affected), result))
 
     def of(self, result: CheckResult) -> CheckResult | None:
-        """The first error that explains a result. An error of the same type is another case, not the cause."""
+        """The first error that explains a result. An error of the same type is not the cause, but another case."""
         if not (result.type.is_consequence or result.is_cut_off):
             return None
-        # A server is explained by itself alone: what is broken for the whole cluster may be another one.
+        # A server's result is explained only by the server itself: errors of the whole cluster may be unrelated.
         affected = {name for name in result.affected if name.startswith(SERVER)} or {ALL, *result.affected}
         errors = [self._by_affected[name] for name in affected if name in self._by_affected]
         explaining = [

@@ -1,6 +1,6 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""One runtime in Docker's daemon.json, a file that many write: merged into it, and taken out of it again."""
+"""Adds and removes one runtime in Docker's daemon.json, a shared file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _INDENT = re.compile(r"\n([ \t]+)\"")
 
 
 def with_runtime(document: str, name: str, path: str, default: bool = False) -> str:
-    """The document with runtime `name`, running `path`; with `default` for every container that names none.
+    """The document with the runtime `name` at `path`; with `default` also as the default runtime.
 
-    An existing runtime of that name is kept. Raises: ValueError if the document is not a table of
+    An existing runtime of that name is kept. Raises: ValueError if the document is not an object with
     settings in JSON, or `default` would replace another choice.
     """
     settings = _read(document)
@@ -32,9 +32,9 @@ def with_runtime(document: str, name: str, path: str, default: bool = False) -> 
 
 
 def without_runtime(document: str, name: str, path: str) -> str:
-    """The document without the runtime `name` as with_runtime writes it, and empty if nothing else is in it.
+    """The document without the runtime `name` of with_runtime; empty if nothing else is in it.
 
-    Raises: ValueError where the document is no table of settings in JSON.
+    Raises: ValueError if the document is not an object with settings in JSON.
     """
     settings = _read(document)
     if not _is_ours(settings, name, path):
@@ -47,9 +47,9 @@ def without_runtime(document: str, name: str, path: str) -> str:
 
 
 def forgetting(document: str, before: str, stock: str = "runc") -> str:
-    """The document, in which keys that `before` has and it has not are named, with what Docker has without them.
+    """The document, with explicit defaults for keys that only `before` has.
 
-    At a reload Docker keeps what its file does not name. `stock` is its built-in runtime.
+    At a reload Docker keeps settings that its file does not contain. `stock` is its built-in runtime.
     """
     was, wanted = _read(before), _read(document)
     gone = {
@@ -61,7 +61,7 @@ def forgetting(document: str, before: str, stock: str = "runc") -> str:
 def _read(document: str) -> dict[str, Any]:
     settings = json.loads(document) if document.strip() else {}
     if not isinstance(settings, dict) or not isinstance(settings.get("runtimes", {}), dict):
-        raise ValueError("it is no table of settings")
+        raise ValueError("it is not an object with settings")
     return settings
 
 
@@ -70,7 +70,7 @@ def _without_default(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _is_ours(settings: Mapping[str, Any], name: str, path: str) -> bool:
-    """NVIDIA's own snippets have the same path, with other keys or the bare name of the program."""
+    """NVIDIA's snippets have the same path, with other keys or just the name of the program."""
     return bool(settings.get("runtimes", {}).get(name) == _runtime(path))
 
 
@@ -79,7 +79,7 @@ def _runtime(path: str) -> dict[str, Any]:
 
 
 def _written(document: str, settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """In the order and with the indentation that the document has; the document itself if it is already up to date."""
+    """With the document's order and indentation; the document itself if it is up to date."""
     if settings == wanted:
         return document
     indent = _INDENT.search(document)

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A kubeconfig: one cluster merged into it, and removed from it again. All other entries stay as they are."""
+"""Adds one cluster to a kubeconfig, and removes it. All other entries stay as they are."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .yaml import from_yaml_of_others, to_yaml
 
 Entries = dict[str, dict[str, Any]]
 
-REPLACE = "fetch the kubeconfig anew, or use another context"
-# Sections, and what their entries hold beside the name.
+REPLACE = "download the kubeconfig again, or use another context"
+# Sections, and the field of their entries beside the name.
 SECTIONS = {"clusters": "cluster", "contexts": "context", "users": "user"}
 AUTHORITY = "certificate-authority-data"
-# How a cluster's entry may otherwise say whom to trust, which must not stand beside the authority.
+# Other fields of a cluster for trust, which must not be beside the authority.
 _OTHER_TRUST = ("certificate-authority", "insecure-skip-tls-verify")
 
 
@@ -36,7 +36,7 @@ class Kubeconfig:
 
     @classmethod
     def read(cls, text: str, path: str) -> Kubeconfig:
-        """Raises: HopError that names the file if the text is no kubeconfig."""
+        """Raises: HopError that names the file if the text is not a kubeconfig."""
         try:
             document = from_yaml_of_others(text)
         except ValueError as err:
@@ -44,7 +44,7 @@ class Kubeconfig:
         if document is None:
             document = {}
         if not isinstance(document, Mapping):
-            raise _unreadable(path, "is no kubeconfig: it is no mapping with clusters, contexts and users")
+            raise _unreadable(path, "is not a kubeconfig: it is not a mapping with clusters, contexts and users")
         return cls.of(document, path)
 
     @classmethod
@@ -60,14 +60,14 @@ class Kubeconfig:
         return str(self.document.get("current-context") or "")
 
     def context(self, wanted: str, path: str) -> tuple[str, str]:
-        """Name of a context and address of its API server: of the one that is wanted, else of the current one.
+        """Name of a context and address of its API server: of the wanted one, or else the current one.
 
-        Raises: HopError that names the file if there is no such context or no such cluster.
+        Raises: HopError with the path if the context or the cluster does not exist.
         """
         if not self.contexts:
             state = "is empty" if self.is_empty else "has no contexts"
             raise HopError(
-                Hop.API_SERVER, seen=f"{path} {state}", fix="set kubeconfig to the file of a cluster, or fetch it anew"
+                Hop.API_SERVER, seen=f"{path} {state}", fix="set kubeconfig to a cluster's file, or download it again"
             )
         name = wanted or self.current or next(iter(self.contexts))
         if name not in self.contexts:
@@ -85,7 +85,7 @@ class Kubeconfig:
 
 @dataclass(frozen=True)
 class Access:
-    """What one cluster's own kubeconfig, as kubeadm writes it, gives to its administrator."""
+    """The administrator's access in a kubeconfig of kubeadm."""
 
     cluster_name: str
     cluster: dict[str, Any]
@@ -107,22 +107,22 @@ class Access:
 
     @property
     def digest(self) -> str:
-        """What tells the cluster from others of its name."""
+        """Identifies the cluster among others with its name."""
         return sha256(str(self.cluster[AUTHORITY]).encode()).hexdigest()[:8]
 
     def clusters_in(self, config: Kubeconfig) -> list[str]:
-        """Entries of this cluster with any name: they trust its authority."""
+        """Entries of this cluster, with any name: they trust its authority."""
         authority = _joined(self.cluster[AUTHORITY])
         return [name for name, cluster in config.clusters.items() if _joined(cluster.get(AUTHORITY)) == authority]
 
     def is_user(self, user: Mapping[str, Any] | None) -> bool:
-        """It is the same user, maybe with a certificate that has been renewed since."""
+        """Whether it is the same user, possibly with a renewed certificate."""
         return user == self.user or bool(user and (ours := _subject(self.user)) and _subject(user) == ours)
 
 
 @dataclass(frozen=True)
 class Names:
-    """What the entries of one cluster are called in a file. An empty user: the context has another one, which stays."""
+    """Names of one cluster's entries in a file. An empty user: the context has another one, which stays."""
 
     cluster: str
     context: str
@@ -130,10 +130,10 @@ class Names:
 
 
 def merged(config: Kubeconfig, access: Access, wanted: str, path: str) -> tuple[Kubeconfig, Names]:
-    """The file with this cluster in it, and how it is called there. The current context stays.
+    """The file with this cluster, and the names of its entries. The current context stays.
 
-    wanted: name of the context; empty for the one that it has, or the cluster's own where that is free.
-    Raises: HopError if the context that is wanted is of another cluster.
+    wanted: name of the context; empty for the existing one, or the cluster's own name if it is free.
+    Raises: HopError if the wanted context belongs to another cluster.
     """
     names = _names(config, access, wanted, path)
     kept = {key: value for key, value in config.clusters.get(names.cluster, {}).items() if key not in _OTHER_TRUST}
@@ -151,7 +151,7 @@ def merged(config: Kubeconfig, access: Access, wanted: str, path: str) -> tuple[
 
 
 def removed(config: Kubeconfig, access: Access, path: str) -> Kubeconfig:
-    """The file without this cluster: its entries, the contexts that lead to it, and its user."""
+    """The file without this cluster, its contexts and its user."""
     clusters = set(access.clusters_in(config))
     contexts = {name for name, context in config.contexts.items() if context.get("cluster") in clusters}
     still_used = {context.get("user") for name, context in config.contexts.items() if name not in contexts}
@@ -167,7 +167,7 @@ def removed(config: Kubeconfig, access: Access, path: str) -> Kubeconfig:
 
 
 def has_others(config: Kubeconfig, access: Access) -> bool:
-    """The file has entries that are not of this cluster."""
+    """Whether the file has entries of other clusters."""
     return not removed(config, access, "").is_empty
 
 
@@ -176,7 +176,7 @@ def written(config: Kubeconfig) -> str:
 
 
 def outline(config: Kubeconfig) -> str:
-    """What a diff may show: names, addresses and digests in place of keys, certificates and tokens."""
+    """The file for a diff: names, addresses, and digests instead of keys, certificates and tokens."""
     document = {
         "current-context": config.current,
         "clusters": {
@@ -218,20 +218,20 @@ def _names(config: Kubeconfig, access: Access, wanted: str, path: str) -> Names:
 
 
 def _taken(config: Kubeconfig, kind: str) -> set[str]:
-    """Names of clusters, or users, and those that contexts name without an entry, which must not lead to another's."""
+    """Names of clusters or users, including those that only contexts mention, which must not get another entry."""
     return {*(config.clusters if kind == "cluster" else config.users)} | {
         context[kind] for context in config.contexts.values() if kind in context
     }
 
 
 def _free(name: str, taken: Collection[str], digest: str) -> str:
-    """The name, where it is taken with the digest of this cluster."""
+    """The name; if it is taken, with the digest of this cluster."""
     numbered = (f"{name}-{digest}-{number}" for number in count(2))
     return next(free for free in chain((name, f"{name}-{digest}"), numbered) if free not in taken)
 
 
 def _with_entry(entries: list[Any], name: str, section: str, content: dict[str, Any]) -> list[Any]:
-    """The list with this entry in its place, or at its end."""
+    """The list with this entry replaced, or appended."""
     if not any(entry["name"] == name for entry in entries):
         return [*entries, {section: content, "name": name}]
     return [{**entry, section: content} if entry["name"] == name else entry for entry in entries]
@@ -240,19 +240,19 @@ def _with_entry(entries: list[Any], name: str, section: str, content: dict[str, 
 def _entries(document: Mapping[str, Any], section: str, path: str) -> Entries:
     given = document.get(section) or []
     if not isinstance(given, list):
-        raise _unreadable(path, f"is no kubeconfig: {section} is no list")
+        raise _unreadable(path, f"is not a kubeconfig: {section} is not a list")
     found: Entries = {}
     for place, entry in enumerate(given):
         content = entry.get(SECTIONS[section]) if isinstance(entry, Mapping) else None
         if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
-            raise _unreadable(path, f"is no kubeconfig: {section}[{place}] has no name")
+            raise _unreadable(path, f"is not a kubeconfig: {section}[{place}] has no name")
         if not isinstance(content or {}, Mapping):
-            raise _unreadable(path, f"is no kubeconfig: {section}[{place}].{SECTIONS[section]} is no mapping")
+            raise _unreadable(path, f"is not a kubeconfig: {section}[{place}].{SECTIONS[section]} is not a mapping")
         if section == "contexts" and not all(
             isinstance((content or {}).get(key, ""), str) for key in ("cluster", "user")
         ):
-            raise _unreadable(path, f"is no kubeconfig: cluster or user of {section}[{place}] is no name")
-        found.setdefault(entry["name"], dict(content or {}))  # kubectl takes the first of a name as well
+            raise _unreadable(path, f"is not a kubeconfig: cluster or user of {section}[{place}] is not a name")
+        found.setdefault(entry["name"], dict(content or {}))  # kubectl also uses the first entry of a name
     return found
 
 
@@ -263,7 +263,7 @@ def _unreadable(path: str, seen: str) -> HopError:
 
 
 def _joined(data: Any) -> str | None:
-    """Base64 may be folded into lines."""
+    """Base64 may contain line breaks."""
     return "".join(data.split()) if isinstance(data, str) else None
 
 

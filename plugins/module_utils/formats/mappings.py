@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Nested mappings, as settings are."""
+"""Merges nested mappings, such as settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with what `over` sets, at any depth. Lists are values: the one of `over` replaces the other."""
+    """`base` overridden by `over`, at any depth. Lists are replaced as a whole."""
     result = dict(base)
     for key, value in over.items():
         below = result.get(key)

@@ -1,6 +1,6 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Fingerprints of OpenPGP keys (RFC 4880 and 9580), so that a fetched key can be checked where no gpg is installed."""
+"""Computes fingerprints of OpenPGP keys (RFC 4880 and 9580), to check downloaded keys without gpg."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PUBLIC_KEY = 6
 def openpgp_fingerprints(armoured: str) -> list[str]:
     """Fingerprints of the primary keys (version 4) in ASCII-armoured text, upper-case hex, in their order.
 
-    Raises: ValueError if a block is cut short or damaged.
+    Raises: ValueError if a block is truncated or damaged.
     """
     blocks = _ARMOUR.findall(armoured.replace("\r\n", "\n"))
     return [

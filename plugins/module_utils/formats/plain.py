@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Values as templates hold them, turned into plain ones."""
+"""Converts values of templates into plain ones."""
 
 from __future__ import annotations
 

@@ -19,21 +19,21 @@ _MARK = "# kubegpu.autoscale"
 def to_toml(table: Mapping[str, Any]) -> str:
     """A TOML document: plain values first, then a section for each table that has values.
 
-    Raises: TypeError on what TOML cannot say (None, for instance).
+    Raises: TypeError for values that TOML does not support, such as None.
     """
     return "\n".join(_section(table, ())) + "\n"
 
 
 def from_toml(document: str) -> dict[str, Any]:
-    """What a TOML document says. Raises: ValueError with line and column."""
+    """Parses a TOML document. Raises: ValueError with line and column."""
     return tomllib.loads(document)
 
 
 def with_import(document: str, pattern: str) -> str:
-    """The document with `pattern` first among its `imports`, every other character as it was.
+    """The document with `pattern` first in its `imports`; all other characters stay.
 
-    A relative import counts from two folders above the pattern's files, where containerd's main file lies.
-    Raises: ValueError where the document is no TOML or its `imports` are written so that they cannot be extended.
+    A relative import is relative to the folder two levels above the pattern's files, that of containerd's main file.
+    Raises: ValueError if the document is not TOML, or if its `imports` cannot be extended.
     """
     settings = from_toml(document)
     imports = settings.get("imports", [])
@@ -47,7 +47,7 @@ def with_import(document: str, pattern: str) -> str:
 
 
 def without_import(document: str, pattern: str) -> str:
-    """The document as it was before `with_import`; a document with that import by another writer is not changed."""
+    """The document before `with_import`; a document with that import by another writer does not change."""
     line = _whole_line(pattern)
     return document.replace(line if line in document else _element(pattern), "", 1)
 
@@ -61,7 +61,7 @@ def _whole_line(pattern: str) -> str:
 
 
 def _element(pattern: str) -> str:
-    """An array may have line breaks and comments between its values, so this one carries its mark."""
+    """An array may have line breaks and comments between its values, so this one contains its mark."""
     return f"{_string(pattern)}, {_MARK}\n"
 
 
@@ -82,7 +82,7 @@ def _key(key: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """Booleans and numbers look in TOML as they do in JSON."""
+    """Booleans and numbers are written as in JSON."""
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, str):
@@ -93,5 +93,5 @@ def _value(value: Any) -> str:
 
 
 def _string(text: str) -> str:
-    """As in JSON, which knows no escape for characters above U+FFFF and lets DEL through."""
+    """As in JSON, which has no escape for characters above U+FFFF and allows DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,6 +1,6 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a certificate says, without a library for X.509: validity and subject (RFC 5280, section 4.1.2), and digest."""
+"""Reads certificates without a library for X.509: validity and subject (RFC 5280, section 4.1.2), and digest."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _validity(text: str) -> tuple[bytes, re.Match[bytes]]:
     der = base64.b64decode(found[1]) if found else b""
     validity = _VALIDITY.search(der)
     if not validity:
-        raise ValueError("no certificate in PEM")
+        raise ValueError("no PEM certificate found")
     return der, validity
 
 

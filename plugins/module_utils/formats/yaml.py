@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-with suppress(ImportError):  # it comes with the kubernetes library, without which nothing is read at all
+with suppress(ImportError):  # part of the kubernetes library, without which nothing is read
     import yaml
 
 
 def from_yaml(text: str) -> Any:
-    """Raises: ValueError with the parser's words and place if it is no YAML."""
+    """Parses YAML. Raises: ValueError with the parser's message and position."""
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as err:
@@ -18,9 +18,9 @@ def from_yaml(text: str) -> Any:
 
 
 def from_yaml_of_others(text: str) -> Any:
-    """As from_yaml, for a text that is written again: times stay text, as programs in Go read them.
+    """Like from_yaml, for text that is written again: times stay text, as programs in Go read them.
 
-    Raises: ValueError with the place and the parser's words, without the text there: it may be a secret.
+    Raises: ValueError with the position and the parser's message, without the text, which may be a secret.
     """
 
     class Loader(yaml.SafeLoader):
@@ -41,7 +41,7 @@ def from_yaml_of_others(text: str) -> Any:
 
 
 def to_yaml(documents: Iterable[Any]) -> str:
-    """The documents as a person writes them: names in their order, and texts of several lines as blocks.
+    """The documents in a readable form: keys in their order, and multi-line text as blocks.
 
     Texts, numbers, lists and maps may be of Ansible's own types.
     """
@@ -50,7 +50,7 @@ def to_yaml(documents: Iterable[Any]) -> str:
 
 
 def to_sorted_yaml(document: Any) -> str:
-    """The document as ansible.builtin.to_nice_yaml writes it, so that equal values are equal texts.
+    """The document in the format of ansible.builtin.to_nice_yaml, so that equal values are equal texts.
 
     Texts, numbers, lists and maps may be of Ansible's own types.
     """
@@ -58,7 +58,7 @@ def to_sorted_yaml(document: Any) -> str:
 
 
 def _dumper(style_of_lines: str | None) -> type[Any]:
-    """style_of_lines: of texts with several lines."""
+    """style_of_lines: style of multi-line text."""
 
     class Dumper(yaml.SafeDumper):
         def ignore_aliases(self, data: Any) -> bool:

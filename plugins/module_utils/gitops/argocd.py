@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What Argo CD applies: an Application for each chart, and one for the objects, below one Application.
+"""Renders files for Argo CD: an Application per chart, and one for the objects, below one Application.
 
 Source: the CRD and the manual of Argo CD 3.5.
 """
@@ -51,9 +51,9 @@ def _folder(folder: str, place: Place) -> Manifest:
 
 
 def _application(name: str, source: Manifest, namespace: str, wave: int, place: Place) -> Manifest:
-    """Server-side, because the operator's CRDs are longer than what Argo CD else keeps in an annotation.
+    """Server-side, because the operator's CRDs exceed the size of an annotation, which Argo CD uses otherwise.
 
-    A part that comes too early is tried again: sync waves alone wait only where Argo CD judges Applications.
+    A part that is applied too early is retried, because sync waves wait only if Argo CD assesses Applications.
     """
     metadata: dict[str, Any] = {"name": name, "namespace": place.namespace, "finalizers": [_CASCADE]}
     return {

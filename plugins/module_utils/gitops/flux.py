@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What Flux applies: a HelmRelease for each chart, then the objects, by two Kustomizations.
+"""Renders files for Flux: a HelmRelease per chart, then the objects, by two Kustomizations.
 
 Source: API references of helm-controller 1.6, source-controller 1.9 and kustomize-controller 1.9.
 """
@@ -15,7 +15,7 @@ _ATTEMPTS = {"remediation": {"retries": 3}}
 
 
 def flux_files(parts: Sequence[Part], place: Place) -> Files:
-    """`kustomization.yaml` leads to the two Kustomizations, and keeps Flux from reading the folders below twice."""
+    """`kustomization.yaml` lists the two Kustomizations, and keeps Flux from reading the folders below twice."""
     releases = {part.name: part.release for part in parts if part.release}
     files: Files = {
         "kustomization.yaml": [
@@ -56,7 +56,7 @@ def _kustomization(folder: str, folders: Sequence[str], place: Place) -> Manifes
 
 
 def _source(release: Release, place: Place) -> Manifest:
-    """Of one release, so that a release can be taken away with its file."""
+    """Files of one release, so that a release can be removed with its file."""
     metadata = {"name": release.name, "namespace": place.namespace}
     if release.is_oci:
         spec = {
@@ -77,7 +77,7 @@ def _of_source(kind: str, metadata: Mapping[str, str], spec: Manifest) -> Manife
 
 
 def _helm_release(release: Release, needs: Sequence[str], place: Place) -> Manifest:
-    """Helm's record lies where the roles would put it, so that either way finds the other's release."""
+    """Helm's record has the same location as with the roles, so that either finds the other's release."""
     named = {"name": release.name, "namespace": place.namespace}
     chart: Manifest = (
         {"chartRef": {"kind": "OCIRepository", **named}}

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What roles install, as data: chart releases and objects."""
+"""Parts that roles install, as data: chart releases and objects."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Files = dict[str, list[Manifest]]
 
 @dataclass(frozen=True)
 class Release:
-    """A release of a chart, as the roles hand it to helm.
+    """A release of a chart, as the roles pass it to helm.
 
-    values: those of the roles, and `crds` over them: values to install the CRDs with the chart.
+    values: values of the roles; `crds`, merged over them, install the CRDs with the chart.
     """
 
     name: str
@@ -36,10 +36,10 @@ class Release:
 
 @dataclass(frozen=True)
 class Part:
-    """What one role installs.
+    """The part of one role.
 
     needs:   parts that must be applied before, if the folder has them.
-    objects: each with the marks that the role's module would put on it.
+    objects: with the labels that the role's module would add.
     """
 
     name: str
@@ -50,14 +50,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the folder is in Git, and how the tool follows it.
+    """Location of the folder in Git, and settings of the tool.
 
     path:       of the folder in its repository; empty for its root.
     namespace:  of the tool's own objects.
     source:     Flux: kind and name of the source that has the repository.
     repository: Argo CD: the URL of the repository; `revision` is the branch or tag, `project` the AppProject.
     mirror:     of charts, with upstream's host as the first element of the path; empty for upstream itself.
-    inventory:  the id of the inventory that the folder is made of.
+    inventory:  ID of the folder's inventory.
     """
 
     path: str
@@ -72,12 +72,12 @@ class Place:
     inventory: str = DEFAULT_INVENTORY
 
     def below(self, folder: str) -> str:
-        """Path of a folder in this one. Argo CD takes none that begins with a slash."""
+        """Path of a folder in this one. Argo CD rejects a leading slash."""
         return "/".join(filter(None, (self.path, folder)))
 
 
 def read_parts(rows: Sequence[Mapping[str, Any]], mirror: str = "", inventory: str = DEFAULT_INVENTORY) -> list[Part]:
-    """Parts of what the roles say, without needs that are not among them.
+    """Parts from the roles' data, without needs that are not among them.
 
     mirror, inventory: as of Place.
     """
@@ -106,5 +106,5 @@ def _release(row: Mapping[str, Any], crds: Mapping[str, Any], mirror: str) -> Re
 
 
 def depth(part: Part, parts: Mapping[str, Part]) -> int:
-    """How many parts must be applied before, one after the other."""
+    """Number of parts that must be applied before, one after the other."""
     return max((1 + depth(parts[name], parts) for name in part.needs), default=0)

@@ -15,5 +15,5 @@ def hostname(address: str) -> str:
 
 
 def mirrored(address: str, mirror: str) -> str:
-    """The address on a mirror, whose first path element is upstream's host; the address itself without a mirror."""
+    """The address on a mirror, with upstream's host as the first path element; unchanged without a mirror."""
     return re.sub("^https?:/", lambda _scheme: mirror.rstrip("/"), address) if mirror else address

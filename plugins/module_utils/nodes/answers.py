@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a program answered on a server, as a registered result has it."""
+"""Output of a program on a server, from a registered result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Answer:
-    """One run of a program. error: what it wrote to stderr, or why it could not be started."""
+    """One run of a program. error: its stderr, or why it could not be started."""
 
     rc: int | None
     lines: tuple[str, ...] = ()
@@ -18,7 +18,7 @@ class Answer:
 
     @classmethod
     def of(cls, result: Mapping[str, Any]) -> Answer | None:
-        """None for a task that was not run: it was skipped, or is still to come."""
+        """None for a task that did not run: it was skipped, or will run later."""
         if not result or result.get("skipped"):
             return None
         lines = tuple(str(result.get("stdout") or "").splitlines())
@@ -27,7 +27,7 @@ class Answer:
 
     @property
     def words(self) -> str:
-        """All that it printed, on one line."""
+        """Its whole output on one line."""
         return " ".join(filter(None, ["; ".join(self.lines), self.error])) or "no answer"
 
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What roles are going to install, and what apt would not find of it. A wrong pin would stop a run half-way."""
+"""Checks that apt would find the packages of the roles, because a wrong pin would stop a run half-way."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Missing:
 
 @dataclass(frozen=True)
 class AptOffer:
-    """The question to apt, and its answer.
+    """The query to apt, and its result.
 
-    brings: per role, the packages that it installs from each repository, as in AptSet.
+    brings: packages by role and repository, in the format of AptSet.
     failed: roles that fail for other reasons.
-    answer: the result of apt_offer_info; empty until it was queried.
+    answer: result of apt_offer_info; empty before the query.
     """
 
     host: Host
@@ -60,7 +60,7 @@ class AptOffer:
 
     @property
     def headers(self) -> tuple[str, ...]:
-        """Of kernels. They are the distribution's, whichever repository their driver is of."""
+        """Packages of kernels. They come from the distribution, also with a driver from another repository."""
         return tuple(row["package"] for row in self._rows if _is_headers(row))
 
     @property

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Plans of apt: of one set of packages, and of what roles are going to install."""
+"""Plans for apt: for one set of packages, and for all packages of the roles."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def apt_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _packages(repository: AptRepository) -> dict[str, list[str]]:
-    """purged, kept: of those of the set, at its removal."""
+    """purged, kept: packages of the set, at its removal."""
     return {
         "asked": [*repository.apt.asked],
         "missing": [*repository.missing],

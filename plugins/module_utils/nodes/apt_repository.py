@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the task files apt_*.yml do to a server for one set of packages: which files, which key, what is installed."""
+"""Plans what the task files apt_*.yml do to a server for one set of packages: files, key, packages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRIORITY = 1000
 
 @dataclass(frozen=True)
 class AptPaths:
-    """Files of one set. before: names of packages that were installed before the pin; they stay when the set goes."""
+    """Files of one set. before: names of packages that were installed before the pin; a removal keeps them."""
 
     key: str
     source: str
@@ -33,7 +33,7 @@ class AptPaths:
 
 @dataclass(frozen=True)
 class Source:
-    """A repository that the server's apt is set to, as server_info returns it."""
+    """A repository in the server's apt configuration, as server_info returns it."""
 
     file: str
     uri: str
@@ -58,8 +58,8 @@ class AptSurvey:
     found:    files of the set, and apt's lists.
     packages: dpkg's rows `name=version state` of the set and of what it pins.
     is_ours:  whether the pin exists.
-    before:   names in the record of packages that were installed before.
-    pretends: whether nothing is really changed.
+    before:   recorded names of packages that were installed before.
+    pretends: whether this is check mode.
     """
 
     sources: tuple[Source, ...] = ()
@@ -72,7 +72,7 @@ class AptSurvey:
 
 @dataclass(frozen=True)
 class AptRepository:
-    """The decisions, each a property; nodes/checks/apt.py judges them."""
+    """The decisions, as properties; nodes/checks/apt.py checks them."""
 
     host: Host
     options: AptOptions
@@ -99,12 +99,12 @@ class AptRepository:
 
     @property
     def release(self) -> str:
-        """Address of the file that the key has signed."""
+        """Address of the file that the key signs."""
         return f"{self.uri}/InRelease" if self.is_flat else f"{self.uri}/dists/{self.apt.suite}/InRelease"
 
     @property
     def index(self) -> str:
-        """Where apt keeps it, by the name that its URItoFileName makes."""
+        """Its path in apt's lists, by the name from apt's URItoFileName."""
         name = re.sub("^https?://", "", self.release).replace("_", "%5f").replace("/", "_")
         return f"{LISTS}/{name}"
 
@@ -113,7 +113,7 @@ class AptRepository:
         return self.release if self.options.mirror else self.apt.key_url
 
     # Existing sources of the same repository: Docker's, cuda-keyring's, kubernetes.list of a guide. Two with different
-    # keys stop apt altogether, so an existing one is used if it has what is needed. The pins are written anyway.
+    # keys stop apt, so a suitable existing one is used. The pins are still written.
 
     @cached_property
     def elsewhere(self) -> tuple[Source, ...]:
@@ -145,7 +145,7 @@ class AptRepository:
 
     @property
     def files(self) -> tuple[WantedFile, ...]:
-        """One without content is not wanted."""
+        """A file without content is not wanted."""
         mode = "0600" if "@" in self.options.proxy else "0644"  # a password in the proxy's address
         return (
             WantedFile(self.paths.source, self.source),
@@ -185,7 +185,7 @@ class AptRepository:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The repository's, and those that it redirects to: apt asks for a proxy by each host's name."""
+        """Hosts of the repository and its redirects, because apt needs a proxy for each host."""
         return (hostname(self.uri), *self.apt.hosts) if self.apt.url else ()
 
     def _proxies(self) -> Iterator[str]:
@@ -210,7 +210,7 @@ class AptRepository:
 
     @property
     def is_known(self) -> bool:
-        """Whether key, source and index exist, and the source names this key."""
+        """Whether key, source and index exist, and the source uses this key."""
         if not self.apt.url:
             return True
         found = self.survey.found
@@ -224,7 +224,7 @@ class AptRepository:
 
     @property
     def brings_key(self) -> bool:
-        """Also when apt is about to read its lists again, because owners renew keys."""
+        """Also before apt reads its lists again, because owners renew keys."""
         return bool(self.apt.url) and not self.is_reused and (not self.is_known or bool(self.differing))
 
     # Packages.
@@ -241,7 +241,7 @@ class AptRepository:
 
     @property
     def pretended(self) -> bool:
-        """Check mode on a server without the packages: what needs them is left out."""
+        """Whether this is check mode on a server without the packages: tasks that need them are skipped."""
         names = {package.partition("=")[0] for package in self.installed}
         return self.survey.pretends and not {asked.partition("=")[0] for asked in self.apt.asked} <= names
 
@@ -263,7 +263,7 @@ class AptRepository:
         head = "# Written by kubegpu.autoscale. Packages that were installed before, and are kept on removal."
         return _text([head, *names]) if names else ""
 
-    # Their removal: the pin is written before the first package, and goes after the last.
+    # Removal: the pin is written before the first package, and removed after the last.
 
     @property
     def kept(self) -> tuple[str, ...]:

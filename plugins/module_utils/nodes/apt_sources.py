@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Packages of one apt repository, with their pins, as roles hand them to the tasks apt_*.yml of the role _common."""
+"""Packages of one apt repository, with their pins, as roles pass them to the tasks apt_*.yml of the role _common."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Pin:
 
 @dataclass(frozen=True)
 class AptSet:
-    """One repository and the packages that are installed from it at one version.
+    """One repository, and packages that are installed from it at one version.
 
-    name:        part of the names of the files that configure it.
+    name:        part of the names of its files.
     url:         upstream's address; empty for the distribution's own repositories.
     suite:       codename, or a path that ends with a slash for a flat repository.
-    hosts:       where upstream's address redirects apt to.
-    components:  none of a flat repository.
+    hosts:       hosts to which upstream's address redirects.
+    components:  none for a flat repository.
     key_url, fingerprint: upstream's key.
     packages:    installed at `version`, which may be a pattern.
-    extra:       installed besides, each by name alone or as `name=version`.
-    pinned:      patterns of names that are held at that version; the packages themselves if it is empty.
+    extra:       additional packages, each by name or as `name=version`.
+    pinned:      patterns of names pinned to that version; by default the packages themselves.
     also_pinned: packages with separate versions.
     unattended:  patterns of packages that unattended-upgrades must not upgrade.
     """
@@ -50,7 +50,7 @@ class AptSet:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> AptSet:
-        """From what `describe` returns, or what a role has written so. None stands for a default."""
+        """From the result of `describe`, or a role's data in that format. None stands for a default."""
         pins = tuple(Pin(tuple(pin["packages"]), str(pin["version"])) for pin in given.get("also_pinned") or ())
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
@@ -73,5 +73,5 @@ class AptSet:
 
 
 def installed_before(slurp: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names in the record of packages that were installed before the pin, as ansible.builtin.slurp has read it."""
+    """Recorded names of packages that were installed before the pin, from ansible.builtin.slurp."""
     return tuple(line for line in slurped(slurp).splitlines() if not line.startswith("#"))

@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the role containerd does to a server: its package, settings, mirrors and proxy, and what goes at its removal.
+"""Plans the role containerd: its package, settings, mirrors and proxy, and its removal.
 
-nodes/drop_in.py decides how settings get into containerd's configuration.
+nodes/drop_in.py decides how settings are added to containerd's configuration.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PACKAGE = "containerd.io"
 OF_DISTRIBUTION = "containerd"
 WRITTEN = "# Written by kubegpu.autoscale\n"
 DROP_IN = "10-kubegpu.toml"
-# Containers of Kubernetes, and of the role's own check.
+# Namespaces of Kubernetes and of the role's own check.
 OWN_NAMESPACES = frozenset({"k8s.io", "kubegpu"})
 
 
@@ -49,17 +49,17 @@ class ContainerdOptions:
 class ContainerdSurvey:
     """What was read on the server so far. An answer is None, and a search empty, until it was queried.
 
-    runtimes:    programs of container runtimes that no package of this collection installed.
+    runtimes:    programs of container runtimes from other packages than this collection's.
     packages:    dpkg's rows of containerd.io and of the distribution's containerd: name, state, version.
     found:       containerd's files.
     main:        its main configuration.
     plugins:     answer of `ctr plugins list`.
-    purge:       what apt would do to remove the package.
-    tasks:       folders of containers that run.
+    purge:       apt's actions to remove the package.
+    tasks:       folders of running containers.
     is_ours:     whether the package is pinned by this collection.
     before:      names of packages that were installed before that pin.
-    programs:    paths of containerd after its package was removed.
-    pretends:    whether nothing is really changed.
+    programs:    paths of containerd that remain after its package was removed.
+    pretends:    whether this is check mode.
     """
 
     runtimes: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class ContainerdSurvey:
 
 @dataclass(frozen=True)
 class Containerd:
-    """The decisions, each a property; nodes/checks/containerd.py judges them."""
+    """The decisions, as properties; nodes/checks/containerd.py checks them."""
 
     host: Host
     options: ContainerdOptions
@@ -97,7 +97,7 @@ class Containerd:
 
     @cached_property
     def packages(self) -> dict[str, str]:
-        """Versions of those that are installed."""
+        """Versions of installed packages."""
         return dpkg.versions(self.survey.packages)
 
     @property
@@ -120,7 +120,7 @@ class Containerd:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Runtimes that this one would replace or run beside."""
+        """Runtimes that this one would replace or conflict with."""
         of_distribution = f"the distribution's package {OF_DISTRIBUTION}"
         return (*self.survey.runtimes, *((of_distribution,) if OF_DISTRIBUTION in self.packages else ()))
 
@@ -132,10 +132,10 @@ class Containerd:
 
     @property
     def drop_in(self) -> dict[str, Any]:
-        """The role's own drop-in, in the words of each version of the configuration; 4 has those of 3."""
+        """The role's drop-in for each version of the configuration; 4 has the settings of 3."""
         image, registry = self.options.sandbox_image, {"config_path": self.paths.registries}
         runc = {"runtimes": {"runc": {"options": {"SystemdCgroup": self.options.systemd_cgroup}}}}
-        # kubernetes-cni puts its plugins there; distributions build other defaults in.
+        # The folder of kubernetes-cni's plugins; distributions compile other defaults in.
         folder = "/opt/cni/bin"
         cri = {"sandbox_image": image, "registry": registry, "cni": {"bin_dir": folder}, "containerd": runc}
         images = {"pinned_images": {"sandbox": image}, "registry": registry}
@@ -171,7 +171,7 @@ class Containerd:
 
     @property
     def mirrors_unwanted(self) -> tuple[str, ...]:
-        """Existing files that are not wanted. Their first line shows who wrote them."""
+        """Existing files that are not wanted. Their first line shows what wrote them."""
         wanted = {file.path for file in self.mirror_files}
         return tuple(path for path in self.mirrors if path in self.survey.found and path not in wanted)
 
@@ -209,13 +209,13 @@ class Containerd:
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Of containers that run, but not for Kubernetes."""
+        """Namespaces of running containers, except those of Kubernetes."""
         found = (re.search(r"\.task/([^/]+)/[^/]+$", path) for path in self.survey.tasks.entries)
         return tuple(dict.fromkeys(match[1] for match in found if match and match[1] not in OWN_NAMESPACES))
 
     @property
     def users(self) -> tuple[str, ...]:
-        """Why containerd stays where this collection leaves, a clause each."""
+        """Why a removal keeps containerd, one clause each."""
         before, along, namespaces = map(", ".join, (self.before, self.goes_along, self.namespaces))
         return (
             *((f"{before} was installed before this collection",) if before else ()),
@@ -226,7 +226,7 @@ class Containerd:
 
     @property
     def remaining(self) -> tuple[str, ...]:
-        """Programs that this collection did not install. Check mode does not take its own away."""
+        """Programs that this collection did not install. Check mode does not remove the collection's own."""
         own = self.survey.pretends and self.survey.is_ours
         return () if own else tuple(self.survey.programs.entries)
 
@@ -236,12 +236,12 @@ class Containerd:
 
     @property
     def leaves_data(self) -> bool:
-        """Whether images, containers and what others have configured stay."""
+        """Whether images, containers and settings of others stay."""
         return bool(self.users or self.remaining)
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Made by the role; or by containerd, and left when its package goes. They go if they are empty."""
+        """Folders of the role, or of containerd after its package is removed. They are removed if they are empty."""
         registries = [path.rpartition("/")[0] for path in self.mirrors]
         own = [*registries, self.paths.registries]
         left = [] if self.leaves_data else ["/etc/cni", "/var/lib/cni", self.paths.config_folder]
@@ -251,7 +251,7 @@ class Containerd:
 def docker_repository(
     host: Host, versions: Mapping[str, Any], name: str, packages: tuple[str, ...], version: str
 ) -> AptSet:
-    """Docker's repository, which has containerd.io as well."""
+    """Docker's repository, which also has containerd.io."""
     url = f"{REPOSITORY}/{host.distribution.lower()}"
     return AptSet(
         name=name,

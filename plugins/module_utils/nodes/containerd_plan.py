@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The plan of the role containerd: its options and what was read, in; what its tasks do, out."""
+"""Plan of the role containerd, from its options and what was read on the server."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def containerd_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "broken": errors(AFTER, containerd),
         "notices": warnings(AFTER, containerd),
         "hop": str(Hop.RUNTIME),
-        # A node runs by the runtime that it has.
+        # A node keeps its existing runtime.
         "findings": [] if host.clusters else findings(host, BEFORE, containerd),
         "packages": {"apt": apt, "sources": [apt] if containerd.is_wanted else []},
         "drop_in": containerd.drop_in,
@@ -91,8 +91,8 @@ def paths_of(given: Mapping[str, Any]) -> Paths:
 
 
 def _files(containerd: Containerd) -> dict[str, Any]:
-    """mirrors: to be written. mirrors_unwanted: removed if this collection has written them. data: images, containers.
-    folders: removed if they are empty."""
+    """mirrors: to write. mirrors_unwanted: to remove if this collection wrote them. data: images, containers.
+    folders: removed if empty."""
     paths = containerd.paths
     return {
         "mirrors": [vars(file) for file in containerd.mirrors_to_write],

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the role docker does to a server: which release it installs, and whether a container has to see the GPUs."""
+"""Plans the role docker: the release to install, and whether a container must see the GPUs."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class DockerSurvey:
 
     packages:       dpkg's rows of docker-ce and of the distribution's packages: name, state, version.
     has_source:     whether the role containerd has configured the repository.
-    shown:          GPUs that a container saw, and its words.
-    runtimes:       those that nvidia_container_toolkit configures.
-    operator_roles: roles in whose place the GPU operator works.
+    shown:          GPUs that a container saw, and its output.
+    runtimes:       runtimes that nvidia_container_toolkit configures.
+    operator_roles: roles that the GPU operator replaces.
     """
 
     facts: GpuFacts
@@ -48,7 +48,7 @@ class DockerSurvey:
 
 @dataclass(frozen=True)
 class Docker:
-    """The decisions, each a property; nodes/checks/docker.py judges them."""
+    """The decisions, as properties; nodes/checks/docker.py checks them."""
 
     host: Host
     options: DockerOptions
@@ -66,7 +66,7 @@ class Docker:
 
     @cached_property
     def packages(self) -> dict[str, str]:
-        """Versions of those that are installed."""
+        """Versions of installed packages."""
         return dpkg.versions(self.survey.packages)
 
     @property
@@ -84,13 +84,13 @@ class Docker:
 
     @property
     def apt(self) -> AptSet:
-        """One repository has one source, because apt rejects two with different keys."""
+        """A repository has only one source, because apt rejects two with different keys."""
         source = docker_repository(self.host, self.options.versions, "docker-ce", PACKAGES, self.version)
         return replace(source, url="") if self.survey.has_source else source
 
     @property
     def runs_container(self) -> bool:
-        """Whether a container of Docker gets the GPUs, and is run to see them."""
+        """Whether a container of Docker gets the GPUs, and is started to check that."""
         survey = self.survey
         gets_runtime = "docker" in survey.runtimes and "nvidia_container_toolkit" not in survey.operator_roles
         return self.is_wanted and self.options.verify_container and survey.facts.can_be_used and gets_runtime

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The runtime nvidia in Docker's daemon.json, a file with settings of others: merged into it, and taken out again."""
+"""Plans the runtime nvidia in Docker's daemon.json, a file with other settings: to add it, and to remove it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DaemonSurvey:
 
     file: `stat` of daemon.json; empty if it does not exist.
     text: its content.
-    has_docker, runs: whether dockerd is installed, and runs.
+    has_docker, runs: whether dockerd is installed and running.
     """
 
     file: Mapping[str, Any] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class DaemonSurvey:
 
 @dataclass(frozen=True)
 class Daemon:
-    """The decisions, each a property; nodes/checks/docker.py judges them."""
+    """The decisions, as properties; nodes/checks/docker.py checks them."""
 
     host: Host
     options: DaemonOptions
@@ -60,7 +60,7 @@ class Daemon:
 
     @property
     def content(self) -> str:
-        """New content of the file; empty: no file."""
+        """New content of the file; empty to remove it."""
         return self._merged[0]
 
     @property
@@ -78,12 +78,12 @@ class Daemon:
 
     @property
     def removes(self) -> bool:
-        """A file that held nothing else."""
+        """Whether the file had no other settings."""
         return not self.content and bool(self.survey.text)
 
     @property
     def file(self) -> dict[str, Any]:
-        """Owner and mode stay."""
+        """Owner and mode are kept."""
         seen = self.survey.file
         return {
             "path": self.options.path,
@@ -94,8 +94,8 @@ class Daemon:
             "validate": VALIDATE if self.survey.has_docker else "",
         }
 
-    # At a reload Docker keeps what its file does not name, so a runtime that goes is named as gone first. Otherwise new
-    # containers would be started by a program that is gone.
+    # At a reload Docker keeps settings that its file does not contain, so a removed runtime is first set to empty.
+    # Otherwise new containers would be started by a program that no longer exists.
 
     @cached_property
     def forgetting(self) -> str:
@@ -107,6 +107,6 @@ class Daemon:
 
     @property
     def forgotten(self) -> dict[str, Any]:
-        """What Docker reports once it has read it. default: name of its default runtime; empty for any."""
+        """What Docker reports after reading it. default: name of its default runtime; empty for any."""
         says = json.loads(self.forgetting) if self.forgets else {}
         return {"default": says.get("default-runtime", ""), "runtime": NAME if says.get("runtimes") == {} else ""}

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Plans of Docker: of the role docker, and of the settings that nvidia_container_toolkit merges into daemon.json."""
+"""Plans for Docker: for the role docker, and for the settings of nvidia_container_toolkit in daemon.json."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Packages of a server, as dpkg-query lists them: `${Package} ${db:Status-Want} ${db:Status-Status} ${Version}`."""
+"""Packages of a server in dpkg-query's format: `${Package} ${db:Status-Want} ${db:Status-Status} ${Version}`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .answers import Answer, lines_of
 
-# Packages that dpkg could not configure are present, too: modules of another flavour that did not build fail each run.
+# Packages that dpkg could not configure count as installed: modules of another flavour that do not build fail each run.
 _ON_DISK = frozenset({"installed", "half-installed", "half-configured", "unpacked"})
 
 
@@ -37,6 +37,6 @@ def version_pattern(version: str) -> str:
 
 
 def versions(answer: Answer | None) -> dict[str, str]:
-    """Of installed packages by name, from `${Package} ${db:Status-Status} ${Version}`."""
+    """Versions of installed packages by name, from `${Package} ${db:Status-Status} ${Version}`."""
     rows = [line.split() for line in lines_of(answer)]
     return {name: version[0] for name, state, *version in rows if state == "installed" and version}

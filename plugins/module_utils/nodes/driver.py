@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the role nvidia_driver does to a server: which release and packages, what moves, what goes, who reboots."""
+"""Plans the role nvidia_driver: the release and its packages, replacements, removals and reboots."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class DriverOptions:
 class Failure:
     """Why packages could not be installed.
 
-    message: apt's words.
+    message: apt's message.
     logs:    paths of DKMS's logs, the last one last.
     log:     content of the last one of NVIDIA's modules; empty until it was read.
     """
@@ -72,7 +72,7 @@ class Failure:
 
     @property
     def path(self) -> str:
-        """The log that counts. Those of other modules, zfs for instance, may lie there for months."""
+        """The relevant log. Logs of other modules, such as zfs, may have been there for months."""
         return next((log for log in reversed(self.logs) if log.startswith("/var/lib/dkms/nvidia")), "")
 
     @property
@@ -85,12 +85,12 @@ class Failure:
 class DriverSurvey:
     """What was read on the server so far. An answer is None until it was queried.
 
-    packages:   of the driver and of kernels.
-    components: apt's components of Debian, `Debian/main`; empty if it was not queried.
+    packages:   packages of the driver and of kernels.
+    components: Debian's components in apt, `Debian/main`; empty if not queried.
     key_test:   mokutil's answer.
-    offered:    answer of `apt-cache madison`.
-    shown:      nvidia-smi's answer, a line a GPU: PCI address, release, persistence mode.
-    described:  nvidia-smi's answer with all that it knows, where NVSwitches join the GPUs.
+    offered:    output of `apt-cache madison`.
+    shown:      output of nvidia-smi, one line per GPU: PCI address, release, persistence mode.
+    described:  full output of nvidia-smi, if NVSwitches connect the GPUs.
     rebooted:   whether this run has rebooted the server.
     is_ours:    whether the packages are pinned by this collection; None if it was not queried.
     before:     names of packages that were installed before that pin.
@@ -111,7 +111,7 @@ class DriverSurvey:
 
 @dataclass(frozen=True)
 class Driver:
-    """The decisions, each a property; nodes/checks/driver.py judges them."""
+    """The decisions, as properties; nodes/checks/driver.py checks them."""
 
     host: Host
     options: DriverOptions
@@ -147,7 +147,7 @@ class Driver:
 
     @property
     def default_version(self) -> str:
-        """A distribution's archive keeps one release of a branch, the newest, so its default names the branch alone."""
+        """A distribution's archive has only the latest release of a branch, so its default is just the branch."""
         packages = self.options.versions["packages"]
         if self.options.source == DEBIAN:
             return f"{self.system.archive}.*"
@@ -182,7 +182,7 @@ class Driver:
 
     @property
     def goes_down(self) -> bool:
-        """Compared by as many numbers as are wanted: 580.105.08 is no newer than 580."""
+        """Compared by the numbers in the wanted version: 580.105.08 is not newer than 580."""
         present = numbers(self.facts.installed or "0")
         return present[: len(self.number)] > self.number
 
@@ -198,7 +198,7 @@ class Driver:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Those of the pinned set, without the fabric manager."""
+        """Packages of the pinned set, without the fabric manager."""
         if self.options.packages is not None:
             return self.options.packages
         return self.set.packages + self.set.modules[self.flavour]
@@ -241,11 +241,11 @@ class Driver:
             unattended=UNATTENDED + (UNATTENDED_KERNEL if self.is_prebuilt else ()),
         )
 
-    # The kernel that the server follows.
+    # The kernel package that the server upgrades to.
 
     @property
     def _kernel_images(self) -> tuple[str, ...]:
-        """Meta packages of kernels, those of the running release first: several may be installed beside each other."""
+        """Meta packages of kernels, those of the running release first, because several may be installed."""
         metas = [
             package
             for package in self.survey.packages
@@ -257,7 +257,7 @@ class Driver:
 
     @property
     def kernel(self) -> str:
-        """Name of its meta package, `generic-hwe-24.04`; without one, the flavour of the running kernel."""
+        """Suffix of its meta package, such as `generic-hwe-24.04`; without one, the flavour of the running kernel."""
         if not self._kernel_images:
             return re.sub(r"^[^-]*-([0-9]+-)?", "", self.host.kernel)
         return re.sub("^virtual", "generic", self._kernel_images[0].removeprefix("linux-image-"))
@@ -270,7 +270,7 @@ class Driver:
     def kernel_packages(self) -> tuple[str, ...]:
         """Packages of the kernel that the prebuilt modules are made for.
 
-        They depend on its image and not on linux-modules-extra, which has the drivers of many network cards.
+        The modules depend on its image, but not on linux-modules-extra, which has the drivers of many network cards.
         """
         present = names(self.survey.packages)
         if not self.is_prebuilt or self.prebuilt_modules in present:
@@ -279,11 +279,11 @@ class Driver:
         rest = f"linux-modules-extra-{self.kernel}"
         return (image, rest) if rest in present else (image,)
 
-    # What is installed, and what is in the way.
+    # Installed and conflicting packages.
 
     @cached_property
     def installed(self) -> tuple[Package, ...]:
-        """Packages with the numbers of a driver's release."""
+        """Packages with a driver's version numbers."""
         apart = re.compile(f"linux-|{self.set.apart}")
         return tuple(
             package
@@ -299,7 +299,7 @@ class Driver:
 
     @cached_property
     def foreign(self) -> tuple[Package, ...]:
-        """What has to move to the wanted release, or to go."""
+        """Packages to change to the wanted release, or to remove."""
         others = [package for package in self.installed if not self._is_wanted_version(package.version)]
         return tuple(dict.fromkeys([*others, *self.misnamed]))
 
@@ -309,11 +309,11 @@ class Driver:
 
     @property
     def replaces_loaded(self) -> bool:
-        """Whether another release or flavour comes in the place of a driver that is in use."""
+        """Whether another release or flavour replaces a driver in use."""
         return bool(self.foreign) and self.facts.loaded is not None
 
     def _is_wanted_version(self, version: str) -> bool:
-        """Ubuntu's own packages may be of the same release as NVIDIA's, and have their names."""
+        """Ubuntu's own packages may have the release and the names of NVIDIA's."""
         not_of_ubuntu = "(?!.*-0ubuntu0[.])" if self.options.source == CUDA_REPO else ""
         return re.fullmatch(not_of_ubuntu + version_pattern(self.version), version) is not None
 
@@ -327,29 +327,29 @@ class Driver:
 
     @property
     def move(self) -> tuple[str, ...]:
-        """What apt-get installs in one transaction: packages with their versions, and with a dash what goes."""
+        """Arguments of one apt-get transaction: packages with versions to install, and with a dash those to remove."""
         misnamed = names(self.misnamed)
         comes = [name for name in names(self.foreign) if name not in misnamed and name in self.offered]
         wanted = list(dict.fromkeys([*self.apt.packages, *comes]))
         goes = [name for name in names(self.foreign) if name not in {*wanted, *self.extra}]
         return (*(f"{name}={self.version}" for name in wanted), *self.extra, *(f"{name}-" for name in goes))
 
-    # Questions to programs of the server.
+    # Queries of the server's programs.
 
     @property
     def asks_components(self) -> bool:
-        """Of apt, before a first driver."""
+        """Whether to query apt, before a first driver."""
         return self.is_wanted and bool(self.set.components) and self.facts.installed is None
 
     @property
     def asks_key(self) -> bool:
-        """Of mokutil, if modules must be signed with the server's key."""
+        """Whether to query mokutil, if modules must be signed with the server's key."""
         comes = self.facts.loaded is None or bool(self.foreign)
         return self.is_wanted and self.facts.secure_boot and not self.is_prebuilt and comes
 
     @property
     def asks_gpus(self) -> bool:
-        """Of nvidia-smi, where a driver is loaded and its files show no fault: they explain why nvidia-smi fails."""
+        """Whether to query nvidia-smi: a driver is loaded, and its files show no error that would explain a failure."""
         facts = self.facts
         is_meant = self.is_wanted or self.is_existing
         return is_meant and facts.loaded is not None and not facts.problem and not facts.reboot_reason
@@ -369,13 +369,13 @@ class Driver:
 
     @property
     def unfinished_fabric(self) -> tuple[str, ...]:
-        """States of the NVLink fabric, other than completed, that GPUs report."""
+        """States of the NVLink fabric that are not completed."""
         states = fabric_states("\n".join(lines_of(self.survey.described)))
         return tuple(sorted({state for state in states.values() if state != COMPLETED}))
 
     @property
     def is_in_use(self) -> bool:
-        """Whether the loaded release is that of the packages; of an existing driver, that of the libraries."""
+        """Whether the loaded release is that of the packages; for an existing driver, that of the libraries."""
         if self.is_existing:
             return {line.split(", ")[1] for line in lines_of(self.survey.shown)} == {self.facts.loaded}
         return self.facts.loaded == self.facts.installed
@@ -384,7 +384,7 @@ class Driver:
 
     @property
     def reboot_reason(self) -> str:
-        """Why the driver's state on the disk is not yet the kernel's; empty if it is."""
+        """Why the kernel does not yet use the driver on the disk; empty if it does."""
         if self.options.state == "absent":
             gone = self.facts.loaded is not None and not self.stays
             return f"driver {self.facts.loaded} is removed, but loaded" if gone else ""
@@ -392,21 +392,21 @@ class Driver:
 
     @property
     def may_reboot(self) -> bool:
-        """By default a server that is in no cluster, unless Ansible runs on it."""
+        """Whether the role may reboot: by default a server in no cluster, unless Ansible runs on it."""
         if self.options.reboot_ok is not None:
             return self.options.reboot_ok
         return not self.host.clusters and not self.host.is_local
 
     @property
     def drains(self) -> bool:
-        """New pods would find the libraries of one release and the kernel module of another."""
+        """Whether to drain: new pods would get the libraries of one release with the kernel module of another."""
         return self.is_wanted and self.may_reboot and self.replaces_loaded
 
-    # The way back.
+    # Removal.
 
     @property
     def stays(self) -> bool:
-        """Whether the driver stays when the role leaves: as a whole, since half a driver is none."""
+        """Whether a removal keeps the driver: completely, because a partial driver does not work."""
         was_there = not set(self.survey.before).isdisjoint(names(self.installed))
         return bool(self.installed) and (self.survey.is_ours is False or was_there)
 

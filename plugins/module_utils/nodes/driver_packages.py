@@ -24,14 +24,14 @@ OPEN, PROPRIETARY = "open", "proprietary"
 
 @dataclass(frozen=True)
 class System:
-    """What NVIDIA and the distribution offer for one system. lab/upstream/ has sources and dates.
+    """Packages of NVIDIA and the distribution for one system. lab/upstream/ has sources and dates.
 
     repository:      its name in NVIDIA's CUDA repository.
     key, key_file:   row of the version file with the repository's fingerprint, and the key's file.
     first_branch:    first branch in that repository, if it is later than a GPU may need.
-    components:      of Debian, on which NVIDIA's packages depend.
+    components:      Debian's components for dependencies of NVIDIA's packages.
     archive:         branch of Debian's own packages.
-    archive_flavour: their modules that build for the kernels of Debian's updates. The open ones, 535.261.03 and
+    archive_flavour: flavour whose modules build for the kernels of Debian's updates. The open ones, 535.261.03 and
                      550.163.01-2, call pci_resize_resource with one argument less.
     """
 
@@ -59,18 +59,18 @@ SYSTEMS = {
     "Ubuntu 26.04": System("ubuntu2604", key="nvidia-cuda-ubuntu2604", key_file="60DF8A40.pub", first_branch=595),
 }
 
-# Patterns of names, as apt's pins take them. Dependencies say >=, so each part that is left out drifts away from the
+# Patterns of names for apt's pins. Dependencies are >=, so each omitted part would diverge from the
 # others (dstackai/dstack#2348).
 PINNED = (
     *("nvidia-*", "libnvidia-*", "firmware-nvidia-gsp*", "libcuda1", "libcudadebugger1", "libnvcuvid1", "libnvsdm*"),
     *("libxnvctrl*", "xserver-xorg-video-nvidia*", "cuda-drivers*"),
 )
-# Patterns of names, as unattended-upgrades takes them.
+# Patterns of names for unattended-upgrades.
 UNATTENDED = (
     *("(lib)?nvidia-(?!container)", "firmware-nvidia-gsp", "libcuda", "libnvcuvid", "libnvsdm", "libxnvctrl"),
     *("xserver-xorg-video-nvidia", "cuda-drivers", "nvlsm"),
 )
-# Prebuilt modules are made for one kernel and need one driver. A kernel that comes without them boots without GPUs
+# Prebuilt modules are built for one kernel and need one driver. A kernel without them boots without GPUs
 # (Azure/batch-shipyard#174).
 UNATTENDED_KERNEL = (
     "linux-(image|headers|modules|objects|signatures)-",
@@ -90,12 +90,12 @@ class PackageSet:
     """Packages of one source and branch.
 
     modules:         kernel modules by flavour.
-    misnamed:        patterns by flavour of what another flavour or source installed: it goes when this set comes.
+    misnamed:        patterns by flavour of packages of another flavour or source, which this set replaces.
     extra:           packages with separate version numbers.
     apart:           pattern of packages with separate version numbers.
-    fabric_manager:  empty where the source has none.
-    mok_certificate: of the key that DKMS signs modules with.
-    components:      of Debian, on which the packages depend.
+    fabric_manager:  empty if the source has none.
+    mok_certificate: certificate of the key with which DKMS signs modules.
+    components:      Debian's components for dependencies of the packages.
     """
 
     packages: tuple[str, ...]
@@ -109,14 +109,14 @@ class PackageSet:
 
 
 def package_set(system: str, source: str, branch: int) -> PackageSet:
-    """A source that the system does not have is rejected elsewhere; here NVIDIA's repository stands in for it."""
+    """A source that the system lacks is rejected elsewhere; here NVIDIA's repository replaces it."""
     if system.startswith("Ubuntu"):
         return _ubuntu_prebuilt(branch) if source == UBUNTU_PREBUILT else _ubuntu(branch)
     return _debian_archive() if source == DEBIAN else _debian(branch, of_system(system))
 
 
 def of_system(system: str) -> System:
-    """A system that is not supported is rejected before a plan is made."""
+    """An unsupported system is rejected before a plan is made."""
     return SYSTEMS.get(system, SYSTEMS["Debian 12"])
 
 
@@ -172,7 +172,7 @@ def _ubuntu(branch: int) -> PackageSet:
 
 
 def _ubuntu_prebuilt(branch: int) -> PackageSet:
-    """Its modules have the kernel's version, so they are no part of the set: see prebuilt_modules."""
+    """Its modules have the kernel's version, so they are not part of the set: see prebuilt_modules."""
     names = ("libnvidia-compute", "libnvidia-cfg1", "nvidia-compute-utils", "nvidia-utils")
     return PackageSet(
         packages=tuple(f"{name}-{branch}-server" for name in names),

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The plan of the role nvidia_driver: its options and what was read, in; what its tasks do, out."""
+"""Plan of the role nvidia_driver, from its options and what was read on the server."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def driver_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _packages(driver: Driver) -> dict[str, Any]:
-    """apt: what is installed, or removed. sources: the same as a list, empty where nothing comes."""
+    """apt: packages to install or remove. sources: the same as a list, empty if nothing is installed."""
     apt = driver.apt.describe()
     return {
         "apt": apt,
@@ -158,7 +158,7 @@ def _survey(read: Mapping[str, Any]) -> DriverSurvey:
 
 
 def _components(results: list[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Of both questions: apt is asked again after it has read its lists."""
+    """Output of both queries: apt is queried again after it has read its lists."""
     answers = [Answer.of(result) for result in results]
     return tuple(line for answer in answers if answer for line in answer.lines)
 

@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How settings get into containerd's configuration, and out of it: by a drop-in that the main file imports.
+"""Plans how settings are added to containerd's configuration, and removed: with a drop-in that the main file imports.
 
-Drop-in and main file have to be of one version, or containerd loses what one of them says. A main file without settings
-is replaced. A configured file gets one labeled import and no other change.
+Drop-in and main file must have the same version, or containerd loses settings of one of them. A main file without
+settings is replaced. A configured file gets one marked import and no other change.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from .answers import Answer, lines_of
 from .files import Found, WantedFile
 from .host import Host
 
-# Versions of the configuration whose words are known. containerd 1 has 2 as its latest.
+# Supported versions of the configuration. The latest of containerd 1 is 2.
 KNOWN = (2, 3, 4)
 OLDEST_LATEST = 3
-# Plugins of Kubernetes' interface by the versions that know them.
+# Plugins of Kubernetes' interface, by version.
 WORDS = {"2": "io.containerd.grpc.v1.cri", "3": "io.containerd.cri.v1."}
 INTERFACE = frozenset({"cri", "io.containerd.grpc.v1.cri"})
-# What the package has: comments, and this.
+# The packaged file has only comments and this line.
 PACKAGED = {"disabled_plugins": ["cri"]}
 
 
 @dataclass(frozen=True)
 class Paths:
-    """Where containerd has its files.
+    """Paths of containerd.
 
     config:      its main configuration.
     drop_ins:    folder of files that the main configuration imports.
     registries:  folder of settings of registries.
     proxy:       part of its unit.
-    socket:      made when it starts.
+    socket:      created when it starts.
     pod_network: of the pod network, read when it starts.
     programs:    folders of its program.
     data:        folders of its images and containers.
@@ -59,7 +59,7 @@ class Paths:
 
     @property
     def packaged(self) -> str:
-        """Where the package's main configuration is kept."""
+        """Path of the stored main configuration of the package."""
         return f"{self.config}.before-kubegpu"
 
     @property
@@ -69,7 +69,7 @@ class Paths:
 
 @dataclass(frozen=True)
 class MainFile:
-    """The main configuration. Empty text: it does not exist."""
+    """The main configuration. Empty text if the file does not exist."""
 
     text: str
     paths: Paths
@@ -96,7 +96,7 @@ class MainFile:
 
     @property
     def is_unused(self) -> bool:
-        """The packaged file has no settings of users, and does not work with Kubernetes."""
+        """Whether it is the packaged file, which has no settings of users and does not work with Kubernetes."""
         return not self.fault and self._own_words in ({}, PACKAGED)
 
     @property
@@ -122,7 +122,7 @@ class MainFile:
         return f"# Written once by kubegpu.autoscale; settings are in the files below {self.paths.drop_ins}."
 
     def importing(self, version: int) -> str:
-        """The text that reads drop-ins. Raises: ValueError where it cannot be extended."""
+        """The text with the import. Raises: ValueError if the text cannot be extended."""
         if self.is_unused:
             return f'{self._header}\nversion = {version}\nimports = ["{self.paths.imports}"]\n'
         return with_import(self.text, self.paths.imports)
@@ -134,7 +134,7 @@ class MainFile:
 
 @dataclass(frozen=True)
 class DropInOptions:
-    """One drop-in. settings: the same in the words of configuration version 2, and of 3. config: merged over them."""
+    """One drop-in. settings: for configuration version 2, and for 3. config: merged over them."""
 
     state: str
     name: str
@@ -146,7 +146,7 @@ class DropInOptions:
 class DropInSurvey:
     """What was read on the server so far. None: it was not queried.
 
-    latest: answer of `containerd config default`, which is of the latest version that this containerd knows.
+    latest: output of `containerd config default`, in the latest version that this containerd supports.
     later:  drop-ins of a later version than the main configuration.
     """
 
@@ -158,7 +158,7 @@ class DropInSurvey:
 
 @dataclass(frozen=True)
 class DropIn:
-    """The decisions, each a property; nodes/checks/drop_in.py judges them."""
+    """The decisions, as properties; nodes/checks/drop_in.py checks them."""
 
     host: Host
     options: DropInOptions
@@ -188,25 +188,25 @@ class DropIn:
 
     @property
     def asks_latest(self) -> bool:
-        """A new main file gets the latest version; of one of version 2 containerd 1 may be the reason."""
+        """A new main file gets the latest version; a file of version 2 may be due to containerd 1."""
         return self.is_wanted and not self.main.fault and (self.main.is_unused or self.main.version == KNOWN[0])
 
     @property
     def latest(self) -> int:
-        """The latest version that this containerd knows; 0 if it did not answer."""
+        """The latest version that this containerd supports; 0 if it did not answer."""
         found = (re.match(r"version = (\d+)", line) for line in lines_of(self.survey.latest))
         return next((int(match[1]) for match in found if match), 0)
 
     @property
     def version(self) -> int:
-        """The main file's. A new one gets the latest that containerd and this collection know."""
+        """The version of the main file. A new one gets the latest that containerd and this collection support."""
         if not self.main.is_unused:
             return self.main.version
         return max((version for version in KNOWN if version <= self.latest), default=0)
 
     @property
     def later_versions(self) -> str:
-        """Pattern of a line of a later version; empty if there is no other drop-in to look at."""
+        """Pattern of a line with a later version; empty without other drop-ins."""
         versions = "|".join(map(str, range(self.version + 1, 10)))
         return rf"version\s*=\s*({versions})\b" if self.is_wanted and self.version and self.neighbours else ""
 
@@ -222,7 +222,7 @@ class DropIn:
 
     @property
     def foreign_words(self) -> tuple[str, ...]:
-        """Plugins among the settings that only another version knows."""
+        """Plugins in the settings that only another version supports."""
         [other] = (prefix for words, prefix in WORDS.items() if words != self.words)
         return tuple(name for name in self.settings.get("plugins") or {} if name.startswith(other))
 
@@ -267,7 +267,7 @@ class DropIn:
 
     @property
     def has_secrets(self) -> bool:
-        """Whether one of the files has a secret, the login to a registry for instance."""
+        """Whether one of the files has a secret, such as the login to a registry."""
         return bool(secrets_in(self.main.settings)) or (self.is_wanted and bool(secrets_in(self.settings)))
 
     @property
@@ -281,9 +281,9 @@ class DropIn:
 
     @property
     def restarts(self) -> bool:
-        """Whether containerd has started before a file that it reads at its start was changed: a run was interrupted.
+        """Whether containerd started before a change of a file that it reads at startup: a run was interrupted.
 
-        It sees files of the pod network that are written, but not those that are renamed into place.
+        containerd notices written files of the pod network, but not renamed ones.
         """
         started = self.survey.found.changed_at(self.paths.socket)
         return started is not None and any(
@@ -292,7 +292,7 @@ class DropIn:
             if path == self.paths.config or path.startswith((f"{self.paths.drop_ins}/", self.paths.pod_network))
         )
 
-    # Its removal: with the last drop-in the main file is as it was before the first.
+    # Removal: without drop-ins, the original main file is restored.
 
     @property
     def is_last(self) -> bool:
@@ -312,7 +312,7 @@ class DropIn:
 
     @property
     def removed(self) -> tuple[str, ...]:
-        """Files that only this collection has written."""
+        """Files that only this collection writes."""
         if not self.is_last:
             return (self.path,)
         had_one = not self.main.is_ours or self.has_packaged

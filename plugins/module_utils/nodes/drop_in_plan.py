@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The plan of one drop-in of containerd: its settings and what was read, in; what the tasks of the role do, out."""
+"""Plan of one drop-in of containerd, from its settings and what was read on the server."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Files of a server: those that ansible.builtin.find returned, and the wanted ones."""
+"""Files of a server: existing ones from ansible.builtin.find, and wanted ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class WantedFile:
-    """One file as it should be. It belongs to root. validate: command that checks its content; empty for none."""
+    """A wanted file, which belongs to root. validate: command that checks its content; can be empty."""
 
     path: str
     content: str
@@ -22,7 +22,7 @@ class WantedFile:
 
 @dataclass(frozen=True)
 class Found:
-    """Entries below the folders that were searched, by their paths, as the module find returns them."""
+    """Entries in the searched folders by path, from the module find."""
 
     entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -34,7 +34,7 @@ class Found:
         return path in self.entries
 
     def files(self) -> Iterator[str]:
-        """Those with a checksum: folders and sockets have none."""
+        """Entries with a checksum, which folders and sockets lack."""
         return (path for path, entry in self.entries.items() if entry.get("checksum"))
 
     def checksum(self, path: str) -> str:
@@ -44,17 +44,17 @@ class Found:
         return str(self.entries.get(path, {}).get("mode") or WantedFile.mode)
 
     def changed_at(self, path: str) -> float | None:
-        """Unix seconds; None for what was not found."""
+        """Unix seconds; None if the file was not found."""
         entry = self.entries.get(path)
         return float(entry["mtime"]) if entry else None
 
     def is_as_wanted(self, file: WantedFile) -> bool:
         seen = self.entries.get(file.path, {})
-        checksum = sha1(file.content.encode()).hexdigest()  # as find returns it
+        checksum = sha1(file.content.encode()).hexdigest()  # the format of find
         state = (seen.get("checksum"), seen.get("mode"), seen.get("uid"), seen.get("gid"))
         return state == (checksum, file.mode, 0, 0)
 
 
 def slurped(result: Mapping[str, Any]) -> str:
-    """Content of a file that ansible.builtin.slurp has read; empty if it did not."""
+    """Content of a file from ansible.builtin.slurp; empty if it was not read."""
     return b64decode(result.get("content") or "").decode(errors="replace")

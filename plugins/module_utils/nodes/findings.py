@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Findings about a server as data: the doctor reports them beside those of a cluster."""
+"""Findings about a server as data, which the doctor reports beside those of a cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def findings(host: Host, checks: Iterable[Check[S]], state: S) -> list[dict[str,
 
 
 def _described(host: Host, result: CheckResult) -> dict[str, Any]:
-    """is_consequence, explained_by: as the type declares them, by which the doctor finds the cause of several."""
+    """is_consequence, explained_by: of the type; the doctor uses them to find the cause."""
     return {
         "id": result.type.id,
         "hop": str(result.type.hop),

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The facts of the module gpu_facts, as decisions read them."""
+"""The facts of the module gpu_facts, for decisions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EITHER = "either"
 
 @dataclass(frozen=True)
 class Gpu:
-    """may_split: whether MIG can split it, as far as anybody knows."""
+    """may_split: whether MIG may be able to split it."""
 
     address: str
     generation: str
@@ -27,11 +27,11 @@ class Gpu:
 class GpuFacts:
     """GPUs of a server and their driver.
 
-    gpus:       those that the server uses itself; a virtual machine's have another kernel driver.
+    gpus:       GPUs that the server uses itself; those of virtual machines have another kernel driver.
     flavour:    kernel modules that drive all of them; None if no driver does.
     branch_max: last branch that drives all of them; None if the newest does.
     origin:     `package`, `other`; None without a driver.
-    nvswitches: how many PCI shows.
+    nvswitches: number on the PCI bus.
     compiler:   package of the compiler of the running kernel; empty if unknown.
     pending_kernel: the kernel that boots next, if it is newer than the running one; empty otherwise.
     has_uvm:    whether the device files of nvidia-uvm exist, if that was checked.
@@ -56,7 +56,7 @@ class GpuFacts:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> GpuFacts:
-        """Those that were not gathered have their defaults, as on a server without GPUs."""
+        """Missing facts have their defaults, as on a server without GPUs."""
         if not facts:
             return cls()
         return cls(
@@ -93,7 +93,7 @@ class GpuFacts:
 
     @property
     def kernels_own(self) -> str:
-        """Module of the kernel's own driver that has to go before the installed driver can be used; may be empty."""
+        """Module of the kernel's own driver that must be unloaded before the installed driver can be used; or empty."""
         found = re.match(r"(nouveau|nova_core) ", self.reboot_reason)
         return found[1] if found else ""
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The server that a plan is made for."""
+"""The server of a plan."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Host:
-    """What Ansible and server_info report about the server.
+    """Facts of Ansible and server_info about the server.
 
     name:         its name in the inventory.
     system:       distribution and version, `Ubuntu 24.04` or `Debian 12`.
     release:      its codename, `noble` or `bookworm`.
     kernel:       release of the running kernel.
     architecture: as the kernel names it, `x86_64` or `aarch64`.
-    is_local:     whether Ansible runs on it, so that it cannot be rebooted by a task.
-    clusters:     files by which it is a node of a cluster.
+    is_local:     whether Ansible runs on it, so that no task can reboot it.
+    clusters:     files that show that it is a node of a cluster.
     now:          Unix seconds on the controller; 0 where nothing depends on it.
     """
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The proof that pods of all nodes reach each other: which pods are asked, and what was seen of them."""
+"""Plans and evaluates the proof that pods of all nodes reach each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DNS_PORT = 53
 
 @dataclass(frozen=True)
 class Peer:
-    """Something to connect to. pod: the UID that has to be answered; empty if no answer is expected."""
+    """A target to connect to. pod: the expected UID; empty if no answer is expected."""
 
     address: str
     node: str
@@ -36,12 +36,12 @@ def _peers(pod: Mapping[str, Any], port: int, answer: str) -> Iterator[Peer]:
 
 @dataclass(frozen=True)
 class Reach:
-    """What a server saw; nodes/checks/reach.py judges it.
+    """Results of a server; nodes/checks/reach.py checks them.
 
-    peers:   those that should be queried; None if not known yet.
-    has_pod: whether the server had a pod that asks.
-    missed:  why, by the addresses that were not reached.
-    failure: words of the task that failed.
+    peers:   targets; None if not known yet.
+    has_pod: whether the server had a pod of the proof.
+    missed:  reason, by address that was not reached.
+    failure: message of the failed task.
     """
 
     host: Host

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The plan of the proof that pods of all nodes reach each other."""
+"""Plan of the proof that pods of all nodes reach each other."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Findings about a server, as the roles report them: one sentence each, so that a run shows them all at once."""
+"""Formats findings about a server as one sentence each, so that a run reports all of them at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def warnings(checks: Iterable[Check[S]], state: S) -> list[str]:
 
 
 def sentence(result: CheckResult) -> str:
-    """Where, what was seen, why, whether anything was changed, and what to do."""
+    """Location, what was seen, cause, whether anything was changed, and the next step."""
     unchanged = " Nothing was changed." if result.type.before else ""
     seen, cause, fix = (text.strip().rstrip(".") for text in (result.seen, result.cause, result.fix))
     return f"{result.type.hop}: {result.object} {seen}. Cause: {cause}.{unchanged} Next: {fix} ({result.type.doc})."

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A server before it becomes a node, and all servers of a play together."""
+"""A server before it becomes a node, and all servers of a play."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ API_SERVER, KUBELET, ETCD = 6443, 10250, (2379, 2380)
 class Server:
     """One server.
 
-    user, uid:   by whom the tasks run.
-    wanted_gib:  free disk by folder that a node needs.
-    free_gib:    what there is.
+    user, uid:   user of the tasks.
+    wanted_gib:  required free disk space by folder.
+    free_gib:    available disk space by folder.
     clock_ahead: seconds by which its clock is ahead of the controller's.
     unreached:   why it does not reach an address and port of another server, by that address.
     """
@@ -44,7 +44,7 @@ class Server:
 
     @property
     def full(self) -> tuple[str, ...]:
-        """Folders with less than is wanted. A node has its packages and images already."""
+        """Folders with too little space. A node already has its packages and images."""
         if self.host.clusters:
             return ()
         return tuple(folder for folder, wanted in self.wanted_gib.items() if self.free_gib[folder] < float(wanted))
@@ -70,11 +70,11 @@ class Address:
 class Servers:
     """All servers of a play.
 
-    wanted:    those that the play began with.
-    remaining: those that are left.
-    needed:    those that may never be left out.
-    fail_fast: whether none may be left out.
-    hostnames: by the server's name in the inventory.
+    wanted:    servers at the start of the play.
+    remaining: servers that have not failed.
+    needed:    servers that are always required.
+    fail_fast: whether all servers are required.
+    hostnames: host names by the server's name in the inventory.
     addresses: likewise.
     control_planes: those of the play.
     has_own_etcd:   whether etcd runs on the control planes.
@@ -95,7 +95,7 @@ class Servers:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Those that are left out and may not be."""
+        """Required servers that are missing."""
         must_stay = self.wanted if self.fail_fast else self.needed
         return tuple(name for name in self.wanted if name not in self.remaining and name in must_stay)
 

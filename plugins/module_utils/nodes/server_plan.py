@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether a server can become a node, and all servers of a play one cluster."""
+"""Plans whether a server can become a node, and all servers of a play one cluster."""
 
 from __future__ import annotations
 

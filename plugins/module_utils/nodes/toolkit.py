@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the role nvidia_container_toolkit does to a server: which release, and which devices containers can ask for."""
+"""Plans the role nvidia_container_toolkit: the release, and the devices that containers can request."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .versions import fits, is_newer
 
 REPOSITORY = "https://nvidia.github.io/libnvidia-container"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-# All four, since their dependencies on each other are loose (NVIDIA/nvidia-container-toolkit#59).
+# All four, because their dependencies on each other are loose (NVIDIA/nvidia-container-toolkit#59).
 PACKAGES = (
     *("nvidia-container-toolkit", "nvidia-container-toolkit-base"),
     *("libnvidia-container-tools", "libnvidia-container1"),
 )
 RUNTIME = "/usr/bin/nvidia-container-runtime"
 DROP_IN = "20-kubegpu-nvidia.toml"
-# Devices as a CDI specification names them: a whole GPU, or a part of one.
+# Devices in a CDI specification: a whole GPU, or a part of one.
 _DEVICE = re.compile(r"nvidia\.com/gpu=([0-9]+(?::[0-9]+)?)")
 
 
@@ -45,11 +45,11 @@ class ToolkitSurvey:
     """What was read on the server so far. An answer is None until it was queried.
 
     installed: dpkg's row of nvidia-container-toolkit-base: name, state, version.
-    has_spec:  whether there is a CDI specification of the driver's release.
-    devices:   answer of `nvidia-ctk cdi list`.
+    has_spec:  whether a CDI specification of the driver's release exists.
+    devices:   output of `nvidia-ctk cdi list`.
     modes:     nvidia-smi's index and MIG mode of each GPU.
-    listed:    answer of `nvidia-smi --list-gpus`.
-    shown:     GPUs that a container saw, and its words.
+    listed:    output of `nvidia-smi --list-gpus`.
+    shown:     GPUs that a container saw, and its output.
     """
 
     facts: GpuFacts
@@ -63,7 +63,7 @@ class ToolkitSurvey:
 
 @dataclass(frozen=True)
 class Toolkit:
-    """The decisions, each a property; nodes/checks/runtime.py judges them."""
+    """The decisions, as properties; nodes/checks/runtime.py checks them."""
 
     host: Host
     options: ToolkitOptions
@@ -80,7 +80,7 @@ class Toolkit:
 
     @property
     def driver(self) -> str:
-        """Release of the libraries. No package tells that of NVIDIA's installer or of the operator's container."""
+        """Release of the libraries. For NVIDIA's installer and the operator's container no package shows it."""
         return self.facts.installed or self.facts.loaded or ""
 
     # Packages.
@@ -126,7 +126,7 @@ class Toolkit:
 
     @property
     def drop_in(self) -> dict[str, Any]:
-        """In the words of configuration version 2, and of 3 and later."""
+        """For configuration version 2, and for 3 and later."""
         default = {"default_runtime_name": "nvidia"} if self.options.default_runtime else {}
         own = {"BinaryName": RUNTIME, "SystemdCgroup": self.options.systemd_cgroup}
         runtimes = {"nvidia": {"runtime_type": "io.containerd.runc.v2", "options": own}}
@@ -180,7 +180,7 @@ class Toolkit:
 
     @property
     def expected(self) -> int:
-        """GPUs that have something to offer. One in MIG mode without an instance has not."""
+        """GPUs with devices to offer. A GPU in MIG mode without an instance has none."""
         modes = self.survey.modes
         if modes is None or modes.rc != 0:
             return len(self.facts.gpus)
@@ -189,12 +189,12 @@ class Toolkit:
 
     @property
     def reads_modes(self) -> bool:
-        """A GPU that is split, or split anew, is one as before, so its number says nothing."""
+        """Whether to read the modes, because a GPU that is split, or split differently, still counts as one."""
         return self.offered != len(self.facts.gpus) or any(gpu.may_split for gpu in self.facts.gpus)
 
     @property
     def writes_spec(self) -> bool:
-        """A specification has a device at least."""
+        """A specification has at least one device."""
         differs = self.offered != self.expected or self.told not in ((), self.names)
         return self.expected > 0 and (not self.survey.has_spec or differs)
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The plan of the role nvidia_container_toolkit: its options and what was read, in; what its tasks do, out."""
+"""Plan of the role nvidia_container_toolkit, from its options and what was read on the server."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Numbers of versions, as dpkg and apt's patterns have them."""
+"""Version numbers in dpkg's and apt's formats."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 
 def number(version: str) -> str:
-    """The dotted numbers that it begins with: 580.105.08 of 580.105.08-*."""
+    """The leading dotted numbers: 580.105.08 of 580.105.08-*."""
     found = re.match(r"[0-9.]*[0-9]", version)
     return found[0] if found else ""
 
@@ -17,7 +17,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def is_newer(present: str, wanted: str) -> bool:
-    """Without their epochs, and compared by as many numbers as are wanted: 29.8.1 is no newer than 29."""
+    """Compared without epochs, by the numbers in the wanted version: 29.8.1 is not newer than 29."""
     number_wanted = numbers(number(_upstream(wanted)))
     return numbers(number(_upstream(present)))[: len(number_wanted)] > number_wanted
 
@@ -29,7 +29,7 @@ def fits(present: str, wanted: str) -> bool:
 
 
 def any_revision(version: str) -> str:
-    """A release without the package's revision stands for each of its revisions."""
+    """A release without the package's revision matches each of its revisions."""
     return re.sub(r"^([0-9.]+)$", r"\1-*", version)
 
 

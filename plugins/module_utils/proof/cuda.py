@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the CUDA program of a pod has seen, and what its errors mean."""
+"""Evaluates the result of a pod's CUDA program, and explains its errors."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NOT_INITIALIZED, OUT_OF_MEMORY, ECC, MPS_FAILED = 3, 2, 214, 805
 
 @dataclass(frozen=True)
 class CudaRun:
-    """The result that a pod left.
+    """The result of a pod.
 
-    gpus:    a row for each GPU with `uuid`, and `error` if it failed; the first failures alone if there are many.
-    error:   why there is no row; empty otherwise.
-    devices: device nodes of NVIDIA that the container had.
+    gpus:    a row per GPU with `uuid`, and `error` if it failed; only the first failures if there are many.
+    error:   why there are no rows; can be empty.
+    devices: NVIDIA's device nodes in the container.
     """
 
     gpus: Sequence[Mapping[str, Any]] = ()
@@ -35,12 +35,12 @@ class CudaRun:
 
     @property
     def computed(self) -> tuple[str, ...]:
-        """UUIDs of the GPUs that gave the right result."""
+        """UUIDs of GPUs with the right result."""
         return tuple(str(row["uuid"]) for row in self.gpus if not row.get("error"))
 
     @property
     def failures(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """What failed, and how; fix the first one first."""
+        """Failures; fix the first one first."""
         rows = [
             (f"GPU {row['uuid'] or number}", row["error"]) for number, row in enumerate(self.gpus) if row.get("error")
         ]
@@ -48,7 +48,7 @@ class CudaRun:
 
 
 def read(message: str) -> CudaRun:
-    """The program's result; an error with the end of the message if it is none."""
+    """Parses the program's result; an error with the end of the message if it is invalid."""
     try:
         found = json.loads(message)
         return CudaRun(found["gpus"], found["error"], found["devices"], found["seconds"])
@@ -60,7 +60,7 @@ def read(message: str) -> CudaRun:
 def missing_gpus(node: GpuNode, entry: Entry | None) -> HopError | None:
     """Why the node has fewer GPUs than it should have; None if it has all.
 
-    entry: what was proven before. Without an expected number, a GPU that was proven is expected.
+    entry: earlier proof. Without an expected number, the proven GPUs are expected.
     """
     if node.is_shared:
         return None
@@ -101,7 +101,7 @@ def unfinished_fabric(node: GpuNode) -> HopError | None:
 
 
 def cuda_errors(node: GpuNode, run: CudaRun) -> list[HopError]:
-    """An error for each failure, and for GPUs that the pod requested and CUDA does not show."""
+    """An error for each failure, and for requested GPUs that CUDA does not show."""
     found = [_error(node, subject, failure, run.devices) for subject, failure in run.failures]
     if found or len(run.gpus) >= node.asked:
         return found
@@ -132,7 +132,7 @@ def _error(node: GpuNode, subject: str, failure: Mapping[str, Any], devices: Seq
 
 
 def _meaning(node: str, failure: Mapping[str, Any], devices: Sequence[str]) -> tuple[str, str]:
-    """Cause and fix, by CUDA's code and what the container had."""
+    """Cause and fix, by CUDA's code and the devices in the container."""
     return next(_meanings(node, failure["code"], failure["text"], devices))
 
 

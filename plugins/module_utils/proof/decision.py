@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What an HPA wants, by its own status."""
+"""Computes what an HPA wants, from its status."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..chain.objects import condition
 
 
 def wanted_replicas(hpa: Mapping[str, Any]) -> int:
-    """What the HPA wants; where its maximum holds it back, what it would want by its own values."""
+    """Replicas that the HPA wants; if its maximum limits it, what its values require."""
     status = hpa.get("status") or {}
     desired = int(status.get("desiredReplicas") or 0)
     limited = condition(dict(hpa), "ScalingLimited")
@@ -22,12 +22,12 @@ def wanted_replicas(hpa: Mapping[str, Any]) -> int:
 
 
 def pods_value(hpa: Mapping[str, Any]) -> float | None:
-    """The average of its first metric of type Pods; None without one, as on an HPA that KEDA makes."""
+    """The average of its first Pods metric; None without one, as for KEDA's HPAs."""
     return next((value for type_, _name, value in _averages(hpa) if type_ == "pods"), None)
 
 
 def _proposals(hpa: Mapping[str, Any]) -> Iterator[int]:
-    """By the ratio of each average to its target, which counts for the replicas that there are."""
+    """Computed from the ratio of each average to its target, times the existing replicas."""
     replicas = int((hpa.get("status") or {}).get("currentReplicas") or 0)
     targets = {
         (type_, part["metric"]["name"]): parse_quantity(str(part["target"]["averageValue"]))
@@ -46,7 +46,7 @@ def _averages(hpa: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
 
 
 def _parts(entries: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Of the metrics with a separate name. A metric without a value is an empty entry."""
+    """Status of metrics with a name. A metric without a value has an empty entry."""
     for entry in entries or ():
         for type_ in ("pods", "external", "object"):
             if type_ in entry:

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The temporary objects of a proof: a pod a node that computes, and a workload that scales."""
+"""The temporary objects of a proof: a CUDA pod per node, and a workload that scales."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRIORITY_VALUE = -1000
 HOSTNAME = "kubernetes.io/hostname"
 APP = "app.kubernetes.io/name"
 PORT = 8000
-# The share of a GPU that the workload's autoscaler aims at; its load keeps one busy all the time.
+# Target of the workload's autoscaler, percent of a GPU; its load keeps one busy all the time.
 TARGET_VALUE = 50
 
 
@@ -30,7 +30,7 @@ TARGET_VALUE = 50
 class Options:
     """scripts: content by file name; `cuda_proof.py` and `sample_service.py` are started.
 
-    backend: of the autoscaler.
+    backend: metrics backend of the autoscaler.
     """
 
     inventory: str
@@ -83,7 +83,7 @@ def cuda_pod(options: Options, node: GpuNode) -> Manifest:
 
 
 def workload(options: Options, nodes: Sequence[GpuNode]) -> Manifest:
-    """A service whose requests keep its GPU busy, on one of the nodes that have computed."""
+    """A service whose requests keep its GPU busy, on one of the proven nodes."""
     hosts = {"key": HOSTNAME, "operator": "In", "values": [node.name for node in nodes]}
     container = {
         "ports": [{"name": "http", "containerPort": PORT}],
@@ -101,9 +101,9 @@ def workload(options: Options, nodes: Sequence[GpuNode]) -> Manifest:
 
 
 def autoscaler(options: Options, gpus: int) -> dict[str, Any]:
-    """With one GPU its maximum keeps the HPA from scaling up: a dry decision.
+    """With one GPU, the maximum prevents the HPA from scaling up: a dry decision.
 
-    Without a window the HPA wants one replica again soon after a program that started has kept its GPU busy.
+    No window, so that the HPA soon wants one replica again after a starting program kept its GPU busy.
     """
     return {
         "namespace": options.namespace,
@@ -125,7 +125,7 @@ def _pod(
     gpus: Mapping[str, int],
     container: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """It meets the strictest Pod Security Standard."""
+    """Satisfies the strictest Pod Security Standard."""
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,

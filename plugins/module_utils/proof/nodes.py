@@ -24,10 +24,10 @@ _OVER = ("Succeeded", "Failed")
 class Server:
     """What a server of the inventory reports.
 
-    gpus:     how many are on the PCI bus, without those that another driver uses.
-    expected: how many it should have; None for the number on the PCI bus.
+    gpus:     number on the PCI bus, without those of other drivers.
+    expected: expected number; None for the number on the PCI bus.
     driver:   the loaded release; empty if none is.
-    fabric:   state of the NVLink fabric by GPU, as nvidia-smi shows it; empty where no NVSwitch joins the GPUs.
+    fabric:   state of the NVLink fabric by GPU, from nvidia-smi; empty without NVSwitches.
     """
 
     node: str
@@ -38,7 +38,7 @@ class Server:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Server:
-        """By the options of module gpu_proof; `facts` are what gpu_facts returns."""
+        """From the options of the module gpu_proof; `facts` are results of gpu_facts."""
         facts = options["facts"]
         return cls(
             node=options["node"],
@@ -62,11 +62,11 @@ class Server:
 class GpuNode:
     """A node that offers GPUs, or whose server has some.
 
-    machine:  the machine ID that its kubelet reports.
-    resource: what a pod requests. allocatable, used: of it.
+    machine:  machine ID of its kubelet.
+    resource: requested resource. allocatable, used: amounts of it.
     users:    pods that use its GPUs.
-    versions: of what a CUDA program depends on there, as far as they are known.
-    server:   of the inventory; None if this run has not read it.
+    versions: versions of a CUDA program's dependencies there, as far as known.
+    server:   its server in the inventory; None if this run has not read it.
     """
 
     name: str
@@ -99,7 +99,7 @@ class GpuNode:
 def gpu_nodes(
     nodes: Iterable[Manifest], pods: Sequence[Manifest], servers: Iterable[Server], components: Mapping[str, str]
 ) -> list[GpuNode]:
-    """components: versions of the cluster's own components that a node depends on, by name."""
+    """components: versions of cluster components that a node depends on, by name."""
     known = {server.node: server for server in servers}
     by_node: dict[str, list[Manifest]] = {}
     for pod in pods:
@@ -150,7 +150,7 @@ def _is_pressed(node: Manifest) -> bool:
 
 
 def _is_shared(resource: str, allocatable: int, labels: Mapping[str, Any], server: Server | None) -> bool:
-    """Whether a device of the resource is less than a GPU: a program sees one of them, whichever it gets."""
+    """Whether a device of the resource is less than a GPU: a program sees only one of them."""
     replicas = str(labels.get(_REPLICAS, "1"))
     more = bool(server and server.gpus and allocatable > server.gpus)
     return resource != WHOLE or more or (replicas.isdecimal() and int(replicas) > 1)

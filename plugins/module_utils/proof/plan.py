@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What has to be proven: nodes and a chain that are new or have changed since they were."""
+"""Plans what must be proven: nodes and a chain that are new or have changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REPEATED = "repeated"
 
 @dataclass(frozen=True)
 class Due:
-    """A node on which CUDA has to be proven, and why."""
+    """A node on which CUDA must be proven, and the reason."""
 
     node: GpuNode
     reason: str
@@ -24,12 +24,12 @@ class Due:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run does.
+    """Plan of a run.
 
     due:     nodes to prove.
-    waiting: why a node is not proven and cannot be now, by its name.
-    kept:    when a node was proven, by its name.
-    chain:   why the chain has to be proven; empty if it does not have to be.
+    waiting: reason why an unproven node cannot be proven now, by name.
+    kept:    time of a node's proof, by name.
+    chain:   why the chain must be proven; empty if not.
     """
 
     due: tuple[Due, ...] = ()
@@ -43,7 +43,7 @@ class Plan:
 
 
 def plan(nodes: Sequence[GpuNode], record: Record, chain: Mapping[str, str] | None, *, repeat: bool = False) -> Plan:
-    """chain: versions of its components; None if it is not to be proven. repeat: prove also what is recorded."""
+    """chain: versions of its components; None to skip it. repeat: also prove what is recorded."""
     due: list[Due] = []
     waiting: dict[str, str] = {}
     kept: dict[str, str] = {}
@@ -67,7 +67,7 @@ def in_use(node: GpuNode, proven: int) -> str:
 
 
 def _reason(node: GpuNode, entry: Entry | None) -> str:
-    """Why it has to be proven; empty if it is. Devices that have become free since must be proven, too."""
+    """Why it must be proven; empty if not. Devices that have become free must be proven, too."""
     if entry is None:
         return NEW
     if entry.error:

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What has been proven, as a ConfigMap records it: an entry for each machine, and one for the chain."""
+"""The record of proofs in a ConfigMap: an entry per machine, and one for the chain."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ CHAIN = "chain"
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing that was proven, or that failed.
+    """One proof, successful or not.
 
-    at:       when. versions: of what it depends on.
-    gpus:     how many devices computed. uuids: which, where others are still to be proven.
-    error:    why it failed: `text`, and `code` and `function` of CUDA where it has them; empty if it is proven.
+    at:       time. versions: versions of its dependencies.
+    gpus:     number of proven devices. uuids: which, if others remain to be proven.
+    error:    why it failed: `text`, and for CUDA also `code` and `function`; empty if it is proven.
     """
 
     at: str
@@ -33,7 +33,7 @@ class Entry:
     error: Mapping[str, Any] = field(default_factory=dict)
 
     def changes(self, versions: Mapping[str, str]) -> list[str]:
-        """Versions that are different now. A version that is unknown now does not count as changed."""
+        """Changed versions. A version that is unknown now does not count as changed."""
         return [
             f"{name} {self.versions.get(name, 'unknown')} -> {version}"
             for name, version in sorted(versions.items())
@@ -56,7 +56,7 @@ class Record:
 
 
 def record_of(config_map: Manifest | None) -> Record:
-    """Invalid entries count as never proven."""
+    """Invalid entries count as not proven."""
     data = (config_map or {}).get("data") or {}
     entries = {key: entry for key, text in data.items() if (entry := _entry(text))}
     chain = entries.pop(CHAIN, None)
@@ -64,7 +64,7 @@ def record_of(config_map: Manifest | None) -> Record:
 
 
 def _short(entry: Entry) -> dict[str, Any]:
-    """Without what is empty: a fleet of 1,000 nodes has to fit into one ConfigMap."""
+    """Without empty fields, because a fleet of 1,000 nodes must fit into one ConfigMap."""
     return {name: value for name, value in asdict(entry).items() if value}
 
 

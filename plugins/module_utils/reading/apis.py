@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A metrics API, and the adapter behind it."""
+"""Reads a metrics API and the adapter behind it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def service_of(api_service: Manifest | None) -> Key:
 def read_api(
     reader: Reader, group: str, api_service: Manifest | None, service: Manifest, pods: Sequence[Manifest]
 ) -> ApiState:
-    """service: that its APIService names. pods: of the components, the service's among them."""
+    """service: service in its APIService. pods: pods of the components, including those of the service."""
     owner = Owner(group, api_service)
     listed = attempt(lambda: frozenset(MetricsApi(reader.kube.get_raw).listed(group))) if api_service else None
     if isinstance(listed, ApiError) and listed.status in (401, 403):

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a change needs to know of a cluster before it is made, and the state that the change would lead to."""
+"""Reads what a change depends on, and the state that the change would lead to."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Before(Reader):
 
     @cached_property
     def targets(self) -> Mapping[Key, TargetState]:
-        """By namespace and name of the autoscaler."""
+        """Objects by namespace and name of the autoscaler."""
         return read_targets(self.kube, self._autoscalers, managers=False)
 
     def of(self, autoscalers: Sequence[Autoscaler]) -> Before:
@@ -122,16 +122,16 @@ class Before(Reader):
 
     @cached_property
     def _is_keda_served(self) -> bool:
-        """Read only for autoscalers of KEDA. An empty list of ScaledObjects does not tell."""
+        """Read only for autoscalers of KEDA, because an empty list of ScaledObjects does not show it."""
         if not any(map(needs_scaled_object, self._autoscalers)):
             return True
         return SCALED_OBJECTS.kind in self.take("keda", lambda: self.kube.discover(SCALED_OBJECTS.api_version), {})
 
     @cached_property
     def _no_zero(self) -> str:
-        """By what the API server says to an HPA with a minimum of 0, and by the controllers that would scale it.
+        """Decided by the API server's response to an HPA with a minimum of 0, and by the controllers that scale it.
 
-        Read only for HPAs that this collection makes: KEDA scales to zero by itself.
+        Read only for HPAs of this collection: KEDA scales to zero itself.
         """
         wanted = [one for one in self._autoscalers if not one.min_replicas and not needs_scaled_object(one)]
         if not wanted:
@@ -149,13 +149,13 @@ class Before(Reader):
         try:
             return self.kube.why_not_created(HPAS, hpa)
         except ApiError as err:
-            if err.is_not_found:  # the namespace is still to come
+            if err.is_not_found:  # the namespace does not exist yet
                 return ""
             raise
 
     @property
     def _scaled_objects(self) -> list[Manifest]:
-        """Without those that go: their autoscalers have another backend by now."""
+        """Without HPAs that are removed because their autoscalers now have another backend."""
         leaving = {autoscaler.key for autoscaler in self._autoscalers if not needs_scaled_object(autoscaler)}
         return [found for found in self.scaled_objects if not (is_managed(found) and key_of(found) in leaving)]
 
@@ -172,7 +172,7 @@ class Before(Reader):
             empty_queries=trial.empty_queries,
             totals=trial.totals,
             no_zero=self._no_zero,
-            # 403 is the answer even where KEDA is not installed: rights are checked first.
+            # The response is 403 even without KEDA, because permissions are checked first.
             is_keda_known=self.is_known("scaled_objects"),
             is_keda_served=self._is_keda_served,
             scaled_objects={key_of(found): found for found in self.scaled_objects},
@@ -186,7 +186,7 @@ class Before(Reader):
 
     @property
     def _groups(self) -> list[str]:
-        """The APIs that the autoscalers' metrics need."""
+        """APIs of the autoscalers' metrics."""
         return list(
             dict.fromkeys(
                 group_of(autoscaler, metric_target)
@@ -236,7 +236,7 @@ class Before(Reader):
 
 
 def _rules_of_others(autoscalers: Sequence[Autoscaler], existing: Existing, rules: RuleOptions) -> dict[str, Manifest]:
-    """Rules that would have to change and that another inventory made, by name."""
+    """Rules of other inventories that would have to change, by name."""
     theirs = {name: rule for name, rule in (existing.rules or {}).items() if not is_of(rule, rules.inventory)}
     kept = [autoscaler for autoscaler in autoscalers if not autoscaler.adopt]
     wanted = {rule["metadata"]["name"]: rule for rule in all_rules(kept, rules)} if theirs else {}
@@ -254,7 +254,7 @@ def _why_away(owner: Owner) -> str:
 
 
 def _api(owner: Owner) -> ApiState:
-    """As its APIService says; it is not asked for metrics yet."""
+    """From its APIService, without querying metrics."""
     return ApiState(
         owner.group,
         owner.api_service,

@@ -25,7 +25,7 @@ class Components(Reader):
     runtime_classes = Listed(RUNTIME_CLASSES)
 
     def __init__(self, kube: KubeClient, inventory: str) -> None:
-        """inventory: whose objects are owned."""
+        """inventory: owner of the managed objects."""
         super().__init__(kube, is_strict=True)
         self._inventory = inventory
 
@@ -33,7 +33,7 @@ class Components(Reader):
         resources = {name: self.resource_of(name) for name in _LISTS}
         self.read_ahead(list(resources.values()))
         lists: dict[str, Any] = {
-            # The objects of a list do not say their kind.
+            # The objects of a list do not contain their kind.
             name: [{**manifest, "kind": resource.kind} for manifest in getattr(self, name)]
             for name, resource in resources.items()
         }
@@ -69,7 +69,7 @@ class Components(Reader):
         return {group: service for group, service in found.items() if service}
 
     def _releases(self) -> frozenset[tuple[str, str]]:
-        """Those of the inventory: objects of an interrupted release have no label yet."""
+        """Releases of the inventory, because objects of an interrupted release have no label yet."""
         selector = f"owner=helm,{RELEASE},{INVENTORY}={self._inventory}"
         records = self.take("releases", lambda: self.kube.list_metadata(SECRETS, label_selector=selector))
         return frozenset((record["metadata"]["namespace"], record["metadata"]["labels"][RELEASE]) for record in records)

@@ -11,7 +11,7 @@ from ..cluster.errors import ApiError, QueryError
 from ..cluster.prometheus import PrometheusClient
 
 _NAMES = f'__name__=~"namespace_workload:({"|".join(map(demand_name, ACTIVITIES))}):{{part}}"'
-# Longer than it takes to learn what a request costs.
+# Longer than it takes to learn the cost of a request.
 _STEADY = "3m"
 
 # Namespace, workload and metric.
@@ -21,7 +21,7 @@ _Place = tuple[str, str, str]
 def read_demands(
     prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler], now_s: float
 ) -> dict[Key, DemandState]:
-    """Of the autoscalers that follow one, in two queries; none while Prometheus does not answer."""
+    """Demands of autoscalers that have one, in two queries; none if Prometheus does not answer."""
     wanted = {autoscaler.key: _place(autoscaler) for autoscaler in autoscalers if autoscaler.follows_demand}
     if not wanted:
         return {}
@@ -38,7 +38,7 @@ def _place(autoscaler: Autoscaler) -> _Place:
 
 
 def _recorded(prometheus: PrometheusClient, query: str) -> dict[_Place, dict[str, float]]:
-    """The newest values by workload, then by part."""
+    """The latest values by workload, then by part."""
     found: dict[_Place, dict[str, float]] = {}
     for series in prometheus.query(query):
         _level, metric, part = series.labels["__name__"].split(":")

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""HPAs and recording rules that there are, and the autoscalers that they make up."""
+"""Reads existing HPAs and recording rules, and the autoscalers that they form."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .gaps import reason
 
 @dataclass(frozen=True)
 class Existing:
-    """The objects that there are of the kinds that autoscalers are made of.
+    """Existing objects of the kinds that form autoscalers.
 
-    hpas:   every HPA of the cluster, by namespace and name. HPAs of others count too: they can be in the way.
-    rules:  recording rules of this collection, for whichever inventory, by name; None if their kind is not served.
-    unread: why only HPAs of the autoscalers' own namespaces are known; empty if all are.
-    namespaces: those of the autoscalers.
-    scaled_objects: of KEDA, by namespace and name; those of others too. Empty if they may not be read.
+    hpas:   all HPAs of the cluster by namespace and name, including others that may conflict.
+    rules:  recording rules of this collection, of any inventory, by name; None if their kind is not served.
+    unread: why only HPAs of the autoscalers' namespaces are known; empty if all are.
+    namespaces: namespaces of the autoscalers.
+    scaled_objects: ScaledObjects by namespace and name, including others. Empty if they may not be read.
     """
 
     hpas: dict[Key, Manifest]
@@ -42,7 +42,7 @@ class Existing:
         return (self.hpas if wanted["kind"] == HPAS.kind else self.scaled_objects).get(key_of(wanted))
 
     def scalers(self, gone: Collection[Key] = (), written: Collection[Manifest] = ()) -> list[Manifest]:
-        """HPAs and ScaledObjects, without those of autoscalers that are gone, and those that were written anew."""
+        """HPAs and ScaledObjects, without removed ones, and with those just written."""
         anew = {(manifest["kind"], key_of(manifest)) for manifest in written}
         found = [*self.hpas.values(), *self.scaled_objects.values()]
         return [
@@ -50,19 +50,19 @@ class Existing:
         ]
 
     def are_users_known(self, rule: Manifest) -> bool:
-        """Whether all HPAs that may use the rule have been seen."""
+        """Whether all HPAs that may use the rule are known."""
         return not self.unread or namespace_of(rule) in self.namespaces
 
 
 def read_existing(kube: KubeClient, rule_namespace: str, namespaces: Collection[str]) -> Existing:
-    """namespaces: of the autoscalers that it is about."""
+    """namespaces: namespaces of the autoscalers."""
     rules = read_rules(kube, rule_namespace)
     hpas, unread = read_reachable_hpas(kube, namespaces)
     return Existing(hpas, rules, unread, frozenset(namespaces), read_scaled_objects(kube, namespaces))
 
 
 def read_scaled_objects(kube: KubeClient, namespaces: Collection[str]) -> dict[Key, Manifest]:
-    """None where the user may not list them: then the HPAs that KEDA makes tell which rules are used."""
+    """None if the user may not list them: then KEDA's HPAs show which rules are used."""
     try:
         found = list_in_reach(kube, SCALED_OBJECTS, namespaces)
     except ApiError as err:
@@ -73,9 +73,9 @@ def read_scaled_objects(kube: KubeClient, namespaces: Collection[str]) -> dict[K
 
 
 def read_hpas(kube: KubeClient, namespace: str | None = None) -> dict[Key, Manifest]:
-    """All HPAs, or those of a namespace. In a list the server leaves the kind out.
+    """All HPAs, or those of a namespace. The API server omits the kind in lists.
 
-    Raises: HopError if the kind is not served. That does not mean that there is no HPA.
+    Raises: HopError if the kind is not served, which does not mean that no HPA exists.
     """
     found = kube.list(HPAS, namespace=namespace)
     if found is None:
@@ -89,7 +89,7 @@ def read_hpas(kube: KubeClient, namespace: str | None = None) -> dict[Key, Manif
 
 
 def read_reachable_hpas(kube: KubeClient, namespaces: Collection[str]) -> tuple[dict[Key, Manifest], str]:
-    """All HPAs. Without permission to list them, those of the namespaces, and why not all."""
+    """All HPAs. Without permission to list them, those of the namespaces, and the reason."""
     try:
         return read_hpas(kube), ""
     except ApiError as err:
@@ -100,7 +100,7 @@ def read_reachable_hpas(kube: KubeClient, namespaces: Collection[str]) -> tuple[
 
 
 def read_rules(kube: KubeClient, namespace: str) -> dict[str, Manifest] | None:
-    """The rules of autoscalers, by name; None if the cluster has no such kind."""
+    """Rules of autoscalers by name; None if the kind is not served."""
     rules = kube.list(RULES, namespace=namespace, label_selector=f"{MANAGED_BY}={MANAGER},{METRIC_LABEL}")
     return None if rules is None else {key_of(rule)[1]: {**rule, "kind": RULES.kind} for rule in rules}
 
@@ -108,9 +108,9 @@ def read_rules(kube: KubeClient, namespace: str) -> dict[str, Manifest] | None:
 def read_autoscalers(
     kube: KubeClient, rule_namespace: str, *, namespace: str | None, keys: Collection[Key]
 ) -> list[tuple[Manifest, Autoscaler]]:
-    """HPAs with the autoscalers that they make up: all managed ones in a namespace or the cluster, or named ones.
+    """HPAs with their autoscalers: all managed ones in a namespace or the cluster, or named ones.
 
-    keys: the namespaces and names of these. rule_namespace: where rules are, if only a part of the cluster can be read.
+    keys: namespaces and names. rule_namespace: namespace of rules, if only a part of the cluster can be read.
     Raises: HopError if one that is named does not exist.
     """
     namespaces = {namespace} if namespace else {key[0] for key in keys}
@@ -126,7 +126,7 @@ def read_autoscalers(
 def _awaited(
     hpas: Mapping[Key, Manifest], scaled_objects: Mapping[Key, Manifest], namespace: str | None
 ) -> dict[Key, Manifest]:
-    """HPAs that KEDA has not made, or not adopted yet, of ScaledObjects of this collection."""
+    """HPAs of ScaledObjects of this collection that KEDA has not created or adopted yet."""
     return {
         key: hpa_of(found)
         for key, found in scaled_objects.items()
@@ -137,7 +137,7 @@ def _awaited(
 
 
 def _recorded_queries(kube: KubeClient, namespace: str) -> RecordedQueries:
-    """What the rules of this collection record: those of the cluster, else those that lie in a namespace, else none."""
+    """Recorded queries of this collection's rules: of the cluster, else of a namespace, else none."""
     for place in (None, namespace):
         with suppress(ApiError):
             rules = kube.list(RULES, namespace=place, label_selector=f"{MANAGED_BY}={MANAGER}") or ()
@@ -146,7 +146,7 @@ def _recorded_queries(kube: KubeClient, namespace: str) -> RecordedQueries:
 
 
 def shared(live: Manifest, wanted: Manifest) -> Manifest:
-    """What is wanted of a rule that may be another inventory's: it keeps its label."""
+    """The wanted rule, with the existing label if it belongs to another inventory."""
     metadata = wanted["metadata"]
     labels = {**metadata["labels"], INVENTORY: inventory_of(live)}
     return {**wanted, "metadata": {**metadata, "labels": labels}}

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What of a cluster could not be read, and why."""
+"""Records the parts of a cluster that could not be read, and the reasons."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ..errors import HopError
 
 @dataclass
 class Gaps:
-    """Why parts of the state could not be read.
+    """Reasons why parts of the state could not be read.
 
-    is_strict: only a missing right makes a part unavailable, and any other error is raised.
-    denied:    the rights that were missing for it.
+    is_strict: only missing permissions make a part unavailable; other errors are raised.
+    denied:    missing permissions.
     """
 
     is_strict: bool = False
@@ -25,10 +25,10 @@ class Gaps:
     denied: dict[str, str] = field(default_factory=dict)
 
     def take(self, name: str, read: Callable[[], Any], empty: Any = ()) -> Any:
-        """What `read` returns, or `empty` for what does not exist or cannot be read.
+        """The result of `read`, or `empty` if the part does not exist or cannot be read.
 
-        Raises: ApiError if the API server does not answer at all: then nothing can be looked at. If strict, any error
-        but a missing right.
+        Raises: ApiError if the API server does not answer at all. If strict, any error except missing
+        permissions.
         """
         return self.note(name, attempt(read), empty)
 

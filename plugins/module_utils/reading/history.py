@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How metric and replicas went lately: from the recorded series, and from kube-state-metrics where it is."""
+"""Reads recent values of metric and replicas, from recorded series and from kube-state-metrics if available."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..chain.state.autoscaler import AutoscalerState
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.prometheus import PrometheusClient, Series
 
-# Points in a history: as many as a small picture shows.
+# Points in a history, as many as a small plot shows.
 _POINTS = 60
 _SHORTEST_STEP_S = 5
 _REPLICAS = {
@@ -68,7 +68,7 @@ def _by_hpa(found: Iterable[Series]) -> dict[Key, Points]:
 
 
 def _label(series: Series, name: str) -> str:
-    """Under honorLabels: false what kube-state-metrics says of others comes as exported_*."""
+    """With honorLabels: false, labels of kube-state-metrics' series are exported_*."""
     return series.labels.get(f"exported_{name}") or series.labels.get(name, "")
 
 
@@ -80,7 +80,7 @@ def _by_namespace(found: Iterable[Series]) -> dict[str, list[Series]]:
 
 
 def _belongs_to(series: Series, autoscaler: Autoscaler, seen: AutoscalerState | None) -> bool:
-    """Existing pods are known. Deleted pods are matched by the names that their controllers give."""
+    """Existing pods are known. Deleted pods are matched by the names that their controllers generate."""
     target = autoscaler.target
     if autoscaler.metric_targets[0].type != PODS:
         return series.labels.get(WORKLOAD_LABELS.get(target.kind, "")) == target.name

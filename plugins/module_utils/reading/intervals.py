@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The periods that make up the reaction time, as they really are: configured where that can be read, else as seen."""
+"""Reads the actual periods of the reaction time: from the configuration if readable, otherwise from samples."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _SYNC_FLAG = "--horizontal-pod-autoscaler-sync-period="
 
 
 class Intervals:
-    """Read once, then asked for each metric."""
+    """Read once, then used for each metric."""
 
     def __init__(self, kube: KubeClient, prometheus: PrometheusClient, evaluate_s: int | None = None) -> None:
-        """evaluate_s: of rules that are about to be written; None for those that Prometheus has."""
+        """evaluate_s: interval of rules that will be written; None for those that Prometheus has."""
         self._prometheus = prometheus
         self._collect = _collect_period(kube)
         self._sync = sync_period(kube)
@@ -47,7 +47,7 @@ class Intervals:
         )
 
     def _evaluate_period(self, metric_target: MetricTarget) -> Period:
-        """Until the recorded series shows a step that the HPA acts on.
+        """Seconds until the recorded series shows a step that the HPA acts on.
 
         Series of a workload use the series of its pods, in a separate group.
         """
@@ -60,7 +60,7 @@ class Intervals:
         return replace(of_workload, seconds=of_workload.seconds + self._pods_period(metric_target).seconds)
 
     def _pods_period(self, metric_target: MetricTarget) -> Period:
-        """Of a smoothed series it is more than one evaluation."""
+        """A smoothed series needs more than one evaluation."""
         metric = metric_target.metric
         found = self._interval(metric.series, metric.is_smoothed)
         if metric.is_smoothed and self._is_recorded(metric.latest):
@@ -93,7 +93,7 @@ def _collect_period(kube: KubeClient) -> Period:
 
 
 def _seen_scrape_period(prometheus: PrometheusClient, sources: tuple[str, ...]) -> Period:
-    """Median spacing of samples, taken from the series with most samples: new series have too few."""
+    """Median interval of samples, from the series with most samples: new series have too few."""
     for source in dict.fromkeys((*sources, *map(in_1x, sources))):
         for window in ("1m", "5m"):  # the longer one is for scrape intervals of a minute, and costs more
             try:
@@ -117,7 +117,7 @@ def _spacing(found: list[Series]) -> float:
 
 
 def _evaluation_periods(prometheus: PrometheusClient) -> dict[str, Period]:
-    """By recorded series."""
+    """Intervals by recorded series."""
     try:
         rules = prometheus.recording_rules()
     except (ApiError, QueryError):

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the doctor looks at, read in a number of requests that does not grow with the autoscalers. Judges nothing."""
+"""Reads the state for the doctor, in a number of requests independent of the autoscalers. No checks here."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from .reader import Reader
 from .targets import TargetState, read_targets
 
 _CONTROL_PLANE = "kube-system"
-# Parts that are read in any case.
+# Parts that are always read.
 _LISTS = (
     "nodes",
     "daemon_sets",
@@ -69,13 +69,13 @@ _LISTS = (
     "scaled_objects",
     "webhooks",
 )
-# Reasons of a kubelet that does not start a pod which the scheduler has given to it.
+# Reasons with which a kubelet rejects a scheduled pod.
 _REJECTED = re.compile(r"UnexpectedAdmissionError|OutOf.+|TopologyAffinityError|NodeAffinity")
 _NOWHERE = Place()
 
 
 class Look(Reader):
-    """One look at autoscalers and at all that their metrics come through."""
+    """One reading of autoscalers and their chains."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Look(Reader):
         only: Collection[Key] | None = None,
         place: Place = _NOWHERE,
     ) -> None:
-        """only: the autoscalers to look at; None for those of the scope."""
+        """only: autoscalers to read; None for those of the scope."""
         in_scope = {scope.namespace} if scope.namespace else set()
         super().__init__(kube, namespaces=in_scope or {namespace for namespace, _name in only or ()})
         self._in_scope = in_scope
@@ -100,7 +100,7 @@ class Look(Reader):
         self._place = place
 
     def state(self) -> State:
-        """All parts, as the checks take them.
+        """The state with all parts.
 
         Raises: ApiError if the API server does not answer. HopError if the HPA that the scope names does not exist, or
         if the client sends no login.
@@ -162,12 +162,12 @@ class Look(Reader):
         ]
         if scope.name and not hpas and "hpas" not in self.gaps.unavailable:
             place = "/".join(filter(None, (scope.namespace, scope.name)))
-            raise HopError(Hop.HPA, seen=f"unknown HPA {place}", fix="correct namespace and name")
+            raise HopError(Hop.HPA, seen=f"unknown HPA {place}", fix="check namespace and name")
         return hpas
 
     @cached_property
     def _wanted(self) -> tuple[list[Autoscaler], Mapping[Key, TargetState]]:
-        """The autoscalers to look at, and what they scale: in the scope those that are managed or about GPUs."""
+        """Autoscalers and their targets: those in the scope that are managed or about GPUs."""
         hpas = self._hpas_in_scope
         queries = RecordedQueries(self.rule_objects)
         autoscalers = [autoscaler_of(hpa, queries.of(hpa)) for hpa in hpas]
@@ -190,7 +190,7 @@ class Look(Reader):
 
     @cached_property
     def _api_services(self) -> dict[str, Manifest | None]:
-        """Those that the autoscalers' metrics need, by group; the newer version where there is no other."""
+        """APIs of the autoscalers' metrics, by group; in the newer version if there is no other."""
         wanted, _targets = self._wanted
         groups = [group_of(autoscaler, target) for autoscaler in wanted for target in autoscaler.metric_targets]
         if self._scaled_objects_in_scope:  # also where KEDA has not made their HPAs
@@ -214,7 +214,7 @@ class Look(Reader):
 
     @cached_property
     def component_pods(self) -> Sequence[Manifest]:
-        """Of the namespaces whose pods are looked at."""
+        """Objects in the namespaces whose pods are read."""
         agents = Agents(self.daemon_sets)
         components = {daemon_set["metadata"]["namespace"] for daemon_set in (*agents.exporters, *agents.plugins)}
         adapters = {service_of(service)[0] for service in self._api_services.values() if service}
@@ -237,7 +237,7 @@ class Look(Reader):
 
     @property
     def _may_be_claimed(self) -> bool:
-        """Whether GPUs can be claimed: pods do so, or nodes have none to count."""
+        """Whether GPUs may be claimed: pods do so, or nodes have no countable ones."""
         has_gpus = self._agents.exporters or gpu_nodes(self.nodes, self._facts)
         return bool(self._claiming or (has_gpus and not self._agents.plugins))
 
@@ -258,7 +258,7 @@ class Look(Reader):
 
     @cached_property
     def _service(self) -> Manifest:
-        """That of Prometheus, which may have no selector."""
+        """The Service of Prometheus, which may have no selector."""
         return self._service_at(self._client.service)
 
     def _service_at(self, place: Key) -> Manifest:
@@ -278,7 +278,7 @@ class Look(Reader):
 
     @cached_property
     def prometheus(self) -> PrometheusState:
-        """With the errors of failed scrapes of exporters and of the autoscalers' pods."""
+        """Includes errors of failed scrapes of exporters and of the autoscalers' pods."""
         pods = pods_of_service(self._service, self.component_pods)
         answered = ask_prometheus(self.gaps, self._client, self._replicas, self._clock, self._wanted[0], pods)
         keys = {key for autoscaler in self.autoscalers for key in autoscaler.pod_keys}
@@ -310,7 +310,7 @@ class Look(Reader):
         ]
 
     def _note_forbidden_metrics(self) -> None:
-        """Values are read through a client that treats a denied request as an answer."""
+        """Values are read through a client that treats a denied request as a response."""
         for err in self.kube.forbidden:
             is_of_metrics = any(f"/apis/{group}/" in err.request for group in GROUPS.values())
             if is_of_metrics and "metrics" not in self.gaps.unavailable:
@@ -318,7 +318,7 @@ class Look(Reader):
 
     @cached_property
     def controller_events(self) -> list[Manifest]:
-        """Of the whole cluster; of the scope's namespace if the user is not allowed to list the others."""
+        """All of the cluster; of the scope's namespace if the user is not allowed to list the others."""
         found: list[Manifest] = []
         for reason in (REJECTED, RESCALED):
             read = partial(list_in_reach, self.kube, EVENTS, self._in_scope, field_selector=f"reason={reason}")
@@ -351,7 +351,7 @@ class Look(Reader):
 
     @cached_property
     def leases(self) -> dict[str, Manifest]:
-        """By which the controllers of the control plane say that they run; a cluster of one may have none."""
+        """Leases of the control plane's controllers; a single control plane may have none."""
         if not self._wanted[0]:
             return {}
         found = {
@@ -362,7 +362,7 @@ class Look(Reader):
 
     @cached_property
     def cuda_errors(self) -> dict[str, Mapping[str, Any]]:
-        """By node, from the record of proofs."""
+        """CUDA errors by node, from the record of proofs."""
         record = self.take("cuda_errors", partial(self.kube.get, CONFIG_MAPS, NAME, NAMESPACE), None)
         names = {
             node.get("status", {}).get("nodeInfo", {}).get("machineID"): node["metadata"]["name"] for node in self.nodes

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Reads the state of autoscalers: their HPAs, targets, pods, and the values of their metrics. Judges nothing."""
+"""Reads the state of autoscalers: HPAs, targets, pods, and values of metrics. No checks here."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from .rejections import read_rejections
 from .served import served_metrics
 from .targets import TargetState, read_targets
 
-# Under load the values of the adapter and of Prometheus move between two reads: any sample of this window counts.
+# Under load, values change between the reads of adapter and Prometheus: any sample of this window counts.
 AGREEMENT_WINDOW_S = 30
-# A matcher that names more namespaces than this costs Prometheus more than their series do.
+# A matcher with more namespaces than this costs Prometheus more than their series do.
 _NAMESPACES_IN_QUERY = 20
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """The metrics API's answer for one metric: values by object, or the error."""
+    """The metrics API's response for one metric: values by object, or the error."""
 
     values: Mapping[str, float] = field(default_factory=dict)
     refusal: str = ""
 
 
 class Observer:
-    """Reads autoscalers. A look reads once what several share; targets and rules are read once for all looks.
+    """Reads autoscalers. One reading shares common parts; targets and rules are read only once.
 
-    A value that agreed with Prometheus in one look need not agree in the next: among many pods one value always moves.
+    A value that agreed with Prometheus in one reading need not agree in the next: among many pods one always changes.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Observer:
         prometheus: PrometheusClient,
         replicas: Sequence[PrometheusClient] = (),
     ) -> None:
-        """replicas: the pods behind the Service of Prometheus, if there are several that may be asked."""
+        """replicas: pods behind the Service of Prometheus, if there are several that may be queried."""
         self._kube = kube
         self._prometheus = prometheus
         self._replicas = list(replicas)
@@ -68,16 +68,16 @@ class Observer:
         self._agreed: dict[tuple[Key, str, str], frozenset[str]] = {}
 
     def observe(self, autoscalers: Sequence[Autoscaler]) -> dict[Key, AutoscalerState]:
-        """One look. Prometheus is read last, so that its window covers the values of the metrics API.
+        """One reading. Prometheus is read last, so that its window covers the values of the metrics API.
 
-        Raises: ApiError, also if there is no right to a target or to its scale.
+        Raises: ApiError, also without permission for a target or its scale.
         """
         if not autoscalers:
             return {}
         unknown = [autoscaler for autoscaler in autoscalers if autoscaler.key not in self._targets]
         refused: dict[Key, ApiError] = {}
         self._targets.update(read_targets(self._kube, unknown, refused=refused))
-        if refused:  # without its pods an autoscaler would look broken
+        if refused:  # without its pods an autoscaler would appear broken
             raise next(iter(refused.values()))
         pods = read_pods(self._kube, autoscalers, self._targets)
         hpas = list_in(self._kube, HPAS, {autoscaler.namespace for autoscaler in autoscalers})
@@ -110,7 +110,7 @@ class Observer:
                 demand=demands.get(autoscaler.key),
                 rejections={pod: seen for pod, seen in rejections.get(autoscaler.key, {}).items() if pod in ready},
             )
-            if not ready:  # such a target may be changed meanwhile
+            if not ready:  # such a target may be changed in the meantime
                 del self._targets[autoscaler.key]
         return states
 
@@ -128,7 +128,7 @@ class Observer:
         listed = None
         if offered is not None:
             listed = self._served[autoscaler.backend].discovery_name(metric_target, autoscaler) in offered
-            # KEDA lists one name for all that it serves, so only a listed name says something.
+            # KEDA lists one name for all metrics, so only a listed name is significant.
             listed = listed if group == CUSTOM_METRICS else listed or None
         of_target = {autoscaler.target.name} if ready else ()
         place = autoscaler.key, metric.name, metric_target.type
@@ -156,7 +156,7 @@ class Observer:
         return state
 
     def _listed(self, autoscalers: Sequence[Autoscaler]) -> dict[str, set[str] | None]:
-        """The metrics that each API offers, by its group; None if it does not answer."""
+        """Metrics listed by each API, by group; None if it does not answer."""
         listed: dict[str, set[str] | None] = {}
         groups = {group_of(autoscaler, target) for autoscaler in autoscalers for target in autoscaler.metric_targets}
         for group in groups:
@@ -169,9 +169,9 @@ class Observer:
     def _values(
         self, autoscalers: Sequence[Autoscaler], targets: Mapping[Key, TargetState]
     ) -> dict[tuple[Key, str, str], _Answer]:
-        """By autoscaler, metric and type.
+        """Values by autoscaler, metric and type.
 
-        Many autoscalers that share a namespace and a metric are asked for together, with all pods of the namespace.
+        Many autoscalers with the same namespace and metric share one query for all pods of the namespace.
         """
         sharers: dict[tuple[str, str, str], list[Autoscaler]] = {}
         wanted = [(autoscaler, target) for autoscaler in autoscalers for target in autoscaler.metric_targets]
@@ -203,10 +203,10 @@ class Observer:
         }
 
     def _recorded(self, autoscalers: Sequence[Autoscaler]) -> tuple[dict[tuple[str, str], dict[str, Series]], float]:
-        """The samples of the window by recorded series and namespace, then by object; none while Prometheus is away.
+        """Samples of the window by recorded series and namespace, then by object; none if Prometheus does not answer.
 
-        Of several replicas all are asked, since the metrics API gives the value of either. An object that one of them
-        does not know is left out: the value comes and goes.
+        All replicas are queried, because the metrics API returns the value of any. Objects that are unknown to
+        one of them are dropped, because their value is intermittent.
         """
         namespaces = sorted({autoscaler.namespace for autoscaler in autoscalers})
         matcher = f"{{{one_of('namespace', namespaces)}}}" if len(namespaces) <= _NAMESPACES_IN_QUERY else ""
@@ -218,7 +218,7 @@ class Observer:
             return {}, 0.0
 
     def _samples(self, queries: Mapping[str, str]) -> dict[tuple[str, str], dict[str, Series]]:
-        """A replica that does not answer leaves the Service alone to be asked, now and in later looks."""
+        """If a replica does not answer, only the Service is queried, now and in later readings."""
         if self._replicas:
             try:
                 return _common(_by_object(replica, queries) for replica in self._replicas)
@@ -230,20 +230,20 @@ class Observer:
         """Long enough for two samples of a rule that is evaluated rarely."""
         if self._intervals is None:
             self._intervals = {}
-            with suppress(ApiError, QueryError):  # something in front of several Prometheus may not know its rules
+            with suppress(ApiError, QueryError):  # a proxy in front of several Prometheus may not know its rules
                 rules = self._prometheus.recording_rules()
                 self._intervals = {rule["name"]: float(rule.get("interval") or 0) for rule in rules}
         return max(AGREEMENT_WINDOW_S, math.ceil(2 * self._intervals.get(series, 0)))
 
 
 def _hpa_of(autoscaler: Autoscaler, live: Manifest | None) -> Manifest:
-    """The HPA of the autoscaler's backend; as it would be where KEDA has not made or adopted it yet."""
+    """The HPA of the autoscaler's backend, or its future state if KEDA has not created or adopted it yet."""
     is_its = live is not None and backend_behind(live) == autoscaler.backend
     return live if live is not None and is_its else horizontal_pod_autoscaler(autoscaler)
 
 
 def _by_object(prometheus: PrometheusClient, queries: Mapping[str, str]) -> dict[tuple[str, str, str], Series]:
-    """By recorded series, namespace and object."""
+    """Samples by recorded series, namespace and object."""
     return {
         (name, series.labels.get("namespace", ""), _object_of(series)): series
         for name, query in queries.items()
@@ -254,7 +254,7 @@ def _by_object(prometheus: PrometheusClient, queries: Mapping[str, str]) -> dict
 def _common(
     answers: Iterable[Mapping[tuple[str, str, str], Series]],
 ) -> dict[tuple[str, str], dict[str, Series]]:
-    """The samples of all replicas, of objects that each of them knows; oldest first."""
+    """Samples of all replicas, of objects known to each of them; oldest first."""
     first, *others = answers
     found: dict[tuple[str, str], dict[str, Series]] = {}
     for place, series in first.items():
@@ -264,7 +264,7 @@ def _common(
 
 
 def sources_of(metric: Metric) -> tuple[str, ...]:
-    """The series that a metric is made of. One that others serve under an exporter's name is made of that field."""
+    """The series of a metric. A field of DCGM, for a metric that others serve under an exporter's name."""
     return metric.sources or ((in_todays(metric.name),) if is_field(metric.name) else ())
 
 
@@ -278,5 +278,5 @@ def _answer(answer: list[MetricValue] | ApiError | HopError, autoscaler: Autosca
 
 
 def _object_of(series: Series) -> str:
-    """The pod that a recorded series is about, or the workload."""
+    """The pod or workload of a recorded series."""
     return next((series.labels[label] for label in ("pod", *WORKLOAD_LABELS.values()) if label in series.labels), "")

@@ -12,7 +12,7 @@ from ..cluster.kube import KubeClient, Resource
 
 
 class ReadOnce(KubeClient):
-    """A client that only reads, and each thing only once, so that all that looks at it sees the same."""
+    """A client that only reads, and everything only once, so that all readers see the same."""
 
     def __init__(self, kube: KubeClient) -> None:
         self._kube = kube
@@ -20,7 +20,7 @@ class ReadOnce(KubeClient):
         self._objects: dict[tuple[Resource, str, str | None, str | None], Manifest | None] = {}
         self._kinds: dict[str, dict[str, Resource]] = {}
         self.dry_run = True
-        # Paths without permission for a raw GET. Callers treat the error as an answer.
+        # Paths without permission for a raw GET. Callers treat the error as a response.
         self.forbidden: list[ApiError] = []
 
     def list(

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The pods of targets."""
+"""Reads the pods of targets."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ..cluster.listing import list_in
 from ..cluster.parallel import all_in_parallel
 from .targets import TargetState
 
-# In a namespace with more autoscalers than this, all its pods are read in one request.
+# In a namespace with more autoscalers than this, all pods are read in one request.
 AUTOSCALERS_ASKED_ALONE = 3
 
 
 def read_pods(
     kube: KubeClient, autoscalers: Sequence[Autoscaler], targets: Mapping[Key, TargetState]
 ) -> dict[Key, list[Manifest]]:
-    """The pods of each target that are not being deleted. Raises: ApiError."""
+    """Pods of each target, without those being deleted. Raises: ApiError."""
     members: dict[str, list[Autoscaler]] = {}
     for autoscaler in autoscalers:
         if targets[autoscaler.key].selector:
@@ -58,13 +58,13 @@ def read_pods(
 
 
 def without_ended(kube: KubeClient, states: Mapping[Key, AutoscalerState]) -> Mapping[Key, AutoscalerState]:
-    """Pods are read before values: one that ended in between has no value, and needs none.
+    """Pods are read before values, so a pod that ended in between has no value, and needs none.
 
-    So pods are read again where one has no value.
+    Pods are therefore read again if one has no value.
     """
     lacking = {key[0] for key, seen in states.items() if any(map(_lacks_pods, seen.metrics))}
     try:
-        # A client that reads once has the whole list already, so another one is asked for.
+        # A client that reads once already has the whole list, so another one is used.
         running = [
             pod
             for namespace in sorted(lacking)

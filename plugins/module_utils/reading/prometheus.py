@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The queries of the doctor, a number that does not grow with the autoscalers."""
+"""The doctor's queries to Prometheus, whose number is independent of the autoscalers."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _UTILISATION, _ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 _IDENTIFIED = f'{_UTILISATION}{{UUID!=""}}'
 _RATIOS = any_of(f"DCGM_FI_PROF_{part}_ACTIVE" for part in ("GR_ENGINE", "SM", "DRAM"))
 _NAMES = "exported_namespace, exported_pod, namespace, pod"
-# How long an earlier series excuses a missing one, the same as the grace period of the findings about it.
+# How long an earlier series excuses a missing one: the grace period of the findings about it.
 _LATELY = "2m"
-# By the field of PrometheusState; `sources` are the series that the autoscalers' metrics are made of.
+# Queries by field of PrometheusState; `sources` are the series of the autoscalers' metrics.
 _QUERIES = {
     "rows": f'count by (__name__, instance, Hostname, hostname, {_NAMES}) ({{__name__=~"{{sources}}"}})',
-    # A kubelet that is away for a moment, or whose node still counts as alive, leaves the exporter without names.
+    # If a kubelet is briefly unavailable, or its node still counts as ready, the exporter reports no pod names.
     "rows_lately": f'group by ({_NAMES}) (last_over_time({{__name__=~"{{sources}}"}}[{_LATELY}]))',
-    # The last Xid error is remembered; all others are readings. The list of counters of 1.x has these two.
+    # The last Xid error is kept; all other fields are readings. The list of counters of 1.x has these two.
     "serving": f'count by (instance) ({{__name__=~"DCGM_FI_.+|{in_1x("DCGM_FI_DEV_GPU_TEMP")}|{in_1x(_UTILISATION)}", '
     '__name__!="DCGM_FI_DEV_XID_ERRORS"})',
     "up": "up",
     "up_lately": f"max_over_time(up[{_LATELY}]) > 0",
-    # The share of the time that a target spends on answers, for any interval.
+    # The part of the time in which a target answers, for any interval.
     "slow": "sum_over_time(scrape_duration_seconds[2m]) / 120 > 0.75",
-    # What some rule takes for a full GPU is no blank.
+    # A value that a rule may use for a full GPU is not a blank.
     "blanks": f"topk(20, {either(_UTILISATION)} > {MOST_OF_PROCESSES} or {either(_UTILISATION)} < 0 or "
     f'{{__name__=~"{_RATIOS}"}} > {MOST_OF_A_RATIO})',
     "frozen": f"{either(f'min_over_time({_UTILISATION}[5m])')} > 90 "
@@ -63,7 +63,7 @@ def ask_prometheus(
     wanted: Sequence[Autoscaler],
     pods: Sequence[Manifest],
 ) -> PrometheusState:
-    """The state of Prometheus. clock: its time, or why it is unknown. pods: behind its Service."""
+    """The state of Prometheus. clock: its time, or why it is unknown. pods: pods behind its Service."""
     if isinstance(clock, ApiError) and clock.status in (401, 403):
         gaps.lack("prometheus", clock)
     if isinstance(clock, Exception):
@@ -90,7 +90,7 @@ def ask_prometheus(
         client.name,
         pods=pods,
         rules=None if isinstance(rules, Exception) else by_series,
-        runtime={} if isinstance(runtime, Exception) else runtime,  # a proxy of several Prometheus has no runtime
+        runtime={} if isinstance(runtime, Exception) else runtime,  # a proxy has no runtime information
         joined=None if isinstance(rules, Exception) else _joined(client, rules),
         replicas=gaps.take("prometheus_replicas", lambda: _replicas(replicas, sources | recorded), {}),
         **rows,
@@ -114,7 +114,7 @@ def _replicas(replicas: Sequence[PrometheusClient], names: AbstractSet[str]) -> 
 
 
 def _joined(client: PrometheusClient, rules: Iterable[Mapping[str, Any]]) -> frozenset[str] | None:
-    """One query for all labels; none where no rule joins any."""
+    """One query for all labels; none if no rule joins any."""
     labels = frozenset().union(*(labels_joined(str(rule.get("query") or "")) for rule in rules))
     if not labels:
         return None
@@ -123,7 +123,7 @@ def _joined(client: PrometheusClient, rules: Iterable[Mapping[str, Any]]) -> fro
 
 
 def _has_label(label: str) -> str:
-    """PromQL: a series that has the name of a label, if pods' series have that label."""
+    """PromQL: a series named like a label, if pods' series have that label."""
     series = "kube_pod_labels" if label.startswith("label_") else "kube_pod_(info|owner|labels)"
     return f'label_replace(group({{__name__=~"{series}",{label}!=""}}), "label", "{label}", "", "")'
 
@@ -136,21 +136,21 @@ def _rows(client: PrometheusClient, query: str) -> list[Row]:
 
 
 def _in_todays(labels: Mapping[str, str]) -> Mapping[str, str]:
-    """Labels with DCGM's own name of the series: the checks know no other."""
+    """Labels with DCGM's name of the series, because the checks know no other."""
     return {**labels, "__name__": in_todays(labels["__name__"])} if "__name__" in labels else labels
 
 
 def with_scrape_errors(
     gaps: Gaps, client: PrometheusClient, answered: PrometheusState, targets: Iterable[Row]
 ) -> PrometheusState:
-    """Prometheus' own words for scrapes that fail, asked for only where a target is down, or there is no sample.
+    """Prometheus' errors of failed scrapes, requested only if a target is down or has no sample.
 
-    targets: `up` of those that are looked at.
+    targets: `up` of the checked targets.
     """
     down = {row.target for row in targets if not row.value}
     is_empty = not answered.error and not answered.up and "prometheus" not in gaps.unavailable
     answer = attempt(client.targets) if down or is_empty else []
-    if isinstance(answer, Exception):  # something in front of several Prometheus may not know them
+    if isinstance(answer, Exception):  # a proxy in front of several Prometheus may not know them
         return answered
     errors = {
         target: str(entry.get("lastError") or "")

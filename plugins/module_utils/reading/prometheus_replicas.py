@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The pods behind the Service of Prometheus: it answers with any of them, and each has scraped for itself."""
+"""The pods behind the Service of Prometheus, which answers with any of them. Each scrapes for itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pod = TypeVar("Pod", bound=Manifest)
 
 
 def read_replicas(kube: KubeClient, client: PrometheusClient) -> list[PrometheusClient]:
-    """As `replicas_of`; none where the Service or its pods may not be read, or Prometheus has an address."""
+    """Like `replicas_of`; none if the Service or its pods may not be read, or Prometheus has an address."""
     namespace, name = client.service
     try:
         service = kube.get(SERVICES, name, namespace) if namespace else None
@@ -29,7 +29,7 @@ def read_replicas(kube: KubeClient, client: PrometheusClient) -> list[Prometheus
 
 
 def fullest(client: PrometheusClient, replicas: Sequence[PrometheusClient], query: str) -> PrometheusClient:
-    """The replica whose answer to `query`, a number, is the largest; the client itself without replicas."""
+    """The replica with the largest result of `query`, a number; the client itself without replicas."""
 
     def number(replica: PrometheusClient) -> float:
         try:
@@ -41,14 +41,14 @@ def fullest(client: PrometheusClient, replicas: Sequence[PrometheusClient], quer
 
 
 def replicas_of(client: PrometheusClient, service: Manifest, pods: Iterable[Manifest]) -> list[PrometheusClient]:
-    """A client of each ready pod of the Service; none where there is only one."""
+    """A client of each ready pod of the Service; none if there is only one."""
     ready = [pod for pod in pods_of_service(service, pods) if is_ready(pod)]
     clients = [client.replica(pod["metadata"]["name"], _pod_port(service, pod, client.port)) for pod in ready]
     return clients if len(clients) > 1 else []
 
 
 def pods_of_service(service: Manifest, pods: Iterable[Pod]) -> list[Pod]:
-    """The pods of a Service; none where it has no selector."""
+    """The pods of a Service; none without a selector."""
     selector, namespace = _selector(service), service["metadata"]["namespace"]
     return [
         pod
@@ -64,7 +64,7 @@ def _selector(service: Manifest) -> Manifest:
 
 
 def _pod_port(service: Manifest, pod: Manifest, port: int) -> int:
-    """Where a pod listens for a port of its Service."""
+    """The container port of a Service's port."""
     entries: Sequence[Manifest] = service["spec"].get("ports") or ()
     target = next((entry.get("targetPort") for entry in entries if entry["port"] == port), None) or port
     named = {

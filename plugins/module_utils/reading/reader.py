@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Reads a cluster part by part. Look, Before and Components add what the doctor, a change and a survey need."""
+"""Reads a cluster in parts. Look, Before and Components add the parts for the doctor, a change and a survey."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .once import ReadOnce
 
 
 class Listed:
-    """All objects of a kind, as a part of a reader: read when the part is first asked for.
+    """All objects of a kind, as a part of a reader, read when they are first needed.
 
     in_reach: list the reader's namespaces if the user is not allowed to list the whole cluster.
     """
@@ -52,7 +52,7 @@ class Listed:
 
 
 class Reader:
-    """A cluster, each part read once. A part that cannot be read is empty, and `gaps` has the reason.
+    """A cluster, each part read once. An unreadable part is empty, and `gaps` has the reason.
 
     kube: a client that sends each request only once.
     """
@@ -71,13 +71,13 @@ class Reader:
     webhooks = Listed(VALIDATING_WEBHOOKS)
 
     def __init__(self, kube: KubeClient, *, namespaces: Collection[str] = (), is_strict: bool = False) -> None:
-        """namespaces: of the objects to read. is_strict: raise every error except missing rights."""
+        """namespaces: of the objects to read. is_strict: raise all errors except missing permissions."""
         self.kube = ReadOnce(kube)
         self.gaps = Gaps(is_strict)
         self.namespaces_in_reach = namespaces
 
     def take(self, part: str, read: Callable[[], Any], empty: Any = ()) -> Any:
-        """What `read` returns; `empty` if there is nothing, or if it fails, which `gaps` notes."""
+        """The result of `read`; `empty` if there is nothing, or if it fails, which `gaps` records."""
         return self.gaps.take(part, read, empty)
 
     def is_known(self, part: str) -> bool:
@@ -86,14 +86,14 @@ class Reader:
         return part not in self.gaps.unavailable
 
     def read_ahead(self, resources: Sequence[Resource]) -> None:
-        """Request lists in parallel that are used one by one. Raises: ApiError if the server does not answer."""
+        """Request several lists in parallel. Raises: ApiError if the server does not answer."""
         for answer in in_parallel(self.kube.list, resources):
             if isinstance(answer, ApiError) and answer.status == 0:
                 raise answer
 
     @classmethod
     def resource_of(cls, part: str) -> Resource:
-        """The kind of a part that lists one."""
+        """The kind of a part that is a list."""
         found = next(vars(owner)[part] for owner in cls.__mro__ if part in vars(owner))
         return found.resource
 

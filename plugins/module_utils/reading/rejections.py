@@ -17,9 +17,9 @@ _REJECTED, _COMPLETED = "vllm:admission_rejections_total", "vllm:request_success
 def read_rejections(
     prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler]
 ) -> dict[Key, dict[str, Rejections]]:
-    """Of the pods in the namespace of each autoscaler that reads model servers; none while Prometheus does not answer.
+    """Rejections by pods in the namespaces of autoscalers for model servers; none if Prometheus does not answer.
 
-    Only vLLM counts the requests that it does not admit.
+    Only vLLM counts rejected requests.
     """
     readers = [autoscaler for autoscaler in autoscalers if _reads_model_servers(autoscaler)]
     if not readers:

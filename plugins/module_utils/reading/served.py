@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The values that an HPA decides on: one implementation for each backend."""
+"""Reads the values for an HPA's decision: one implementation per backend."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ..cluster.prometheus import PrometheusClient, Series
 
 
 class ServedMetrics(Protocol):
-    """Metrics as the HPA controller gets them."""
+    """Metrics as the HPA controller reads them."""
 
     def discovery_name(self, metric_target: MetricTarget, autoscaler: Autoscaler) -> str:
-        """How discovery names the metric of a metric_target."""
+        """Name of a metric_target's metric in discovery."""
 
     def read(self, metric_target: MetricTarget, autoscaler: Autoscaler, pods: str) -> list[MetricValue]:
-        """The values that the HPA decides on. Raises ApiError.
+        """The values for the HPA's decision. Raises ApiError.
 
         pods: label selector; empty for all pods of the namespace.
         """
 
 
 class AdapterMetrics:
-    """Those of prometheus-adapter, with the generic rules of the role prometheus_adapter."""
+    """Values of prometheus-adapter, with the generic rules of the role prometheus_adapter."""
 
     def __init__(self, api: MetricsApi) -> None:
         self._api = api
@@ -51,20 +51,20 @@ class AdapterMetrics:
 
 
 class KedaMetrics:
-    """The pods' values that the recorded decisions consist of, and recorded totals of workloads.
+    """The pod values behind the recorded decisions, and recorded totals of workloads.
 
-    KEDA hands decisions and totals on. That they arrive is shown by the HPA, which has a value of each external metric.
+    KEDA forwards decisions and totals. The HPA shows that they arrive, because it has a value of each external metric.
     """
 
     def __init__(self, prometheus: PrometheusClient) -> None:
         self._prometheus = prometheus
 
     def discovery_name(self, metric_target: MetricTarget, autoscaler: Autoscaler) -> str:
-        """One name for all that KEDA serves."""
+        """KEDA serves all metrics under one name."""
         return "externalmetrics"
 
     def read(self, metric_target: MetricTarget, autoscaler: Autoscaler, pods: str) -> list[MetricValue]:
-        """Of all pods of the namespace whose workloads have a decision; of a total the target's alone."""
+        """Values of all pods in the namespace whose workloads have a decision; for a total only the target's."""
         namespace, target = autoscaler.namespace, autoscaler.target
         if metric_target.type != PODS:
             found = self._query(f"max({metric_target.series}{{{equal(target.labels(namespace))}}})")
@@ -83,7 +83,7 @@ class KedaMetrics:
 
 
 def served_metrics(api: MetricsApi, prometheus: PrometheusClient) -> Mapping[str, ServedMetrics]:
-    """By backend."""
+    """Implementations by backend."""
     return {ADAPTER: AdapterMetrics(api), KEDA: KedaMetrics(prometheus)}
 
 

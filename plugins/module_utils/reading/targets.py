@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The workloads that autoscalers scale."""
+"""Reads the workloads of autoscalers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ..errors import HopError
 
 @dataclass(frozen=True)
 class TargetState:
-    """One target, as the cluster has it.
+    """One target in the cluster.
 
     served:   its kind exists.  scalable: that kind has a scale subresource.
     manifest: the object itself, or None.
     replicas: desired number.
-    selector: of its pods; None if it is not known.
+    selector: selector of its pods; None if unknown.
     """
 
     served: bool
@@ -41,11 +41,11 @@ def read_targets(
     managers: bool = True,
     refused: dict[Key, ApiError] | None = None,
 ) -> dict[Key, TargetState]:
-    """By namespace and name of the autoscaler. Discovery once a version, a list once a kind and namespace.
+    """Targets by namespace and name of the autoscaler. One discovery per version, one list per kind and namespace.
 
-    managers: keep who has written each field of a target, which is a good part of it.
-    refused:  takes the autoscalers of kinds that may not be read, which then have no state. None raises ApiError.
-              It takes those whose scale may not be read, too: nothing else tells their pods.
+    managers: keep the managers of each field of a target, which are a large part of it.
+    refused:  collects autoscalers of kinds that may not be read, which then have no state. None raises ApiError.
+              Includes those whose scale may not be read, because nothing else identifies their pods.
     """
     autoscalers = list(autoscalers)
     kinds = {
@@ -92,7 +92,7 @@ def read_targets(
 
 
 def _state(resource: Resource, manifest: Manifest | None) -> TargetState:
-    """From the object, where it keeps its selector as Deployments and StatefulSets do."""
+    """From the object, if it has its selector where Deployments and StatefulSets do."""
     if manifest is None:
         return TargetState(True, resource.scalable, None)
     spec = manifest.get("spec") or {}

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether Prometheus answers, and its results for queries that will be recorded."""
+"""Checks whether Prometheus answers, and its results for queries to be recorded."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ..chain.objects import Key
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.prometheus import PrometheusClient, Series
 
-# An empty answer is one, so this tells whether Prometheus answers, too.
+# An empty result is a response, so this also shows whether Prometheus answers.
 _GPU_FIELDS = any_of(("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"))
 _GPU_JOBS = f'group by (job) ({{__name__=~"{_GPU_FIELDS}"}})'
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What Prometheus says before a change.
+    """Results of Prometheus before a change.
 
-    gpu_jobs:      whose targets report GPUs.
-    error:         why it could not be asked; empty if it could.
-    query_errors:  what is wrong with a user's own query, by metric.
-    empty_queries: users' metrics whose query gives nothing now.
-    totals:        the values now of those that are one value for the workload, by metric.
+    gpu_jobs:      jobs whose targets report GPUs.
+    error:         why it could not be queried; can be empty.
+    query_errors:  error of a custom query, by metric.
+    empty_queries: custom metrics whose query returns nothing now.
+    totals:        current values of custom metrics of a workload, by metric.
     """
 
     gpu_jobs: Sequence[str] = ()
@@ -65,14 +65,14 @@ def gpu_jobs(prometheus: PrometheusClient) -> tuple[str, ...]:
 
 
 def _counters_of(autoscalers: Iterable[Autoscaler]) -> Iterator[Metric]:
-    """What demands are made of, which nothing has recorded yet."""
+    """Queries of demands that are not recorded yet."""
     for autoscaler in autoscalers:
         if autoscaler.demand:
             yield from autoscaler.demand.probes(str(autoscaler))
 
 
 def _try_query(prometheus: PrometheusClient, metric: Metric) -> tuple[str, Sequence[Series]]:
-    """The fault of a query's result, and its series."""
+    """The error in a query's result, and its series."""
     try:
         found = prometheus.query(metric.query)
     except QueryError as err:

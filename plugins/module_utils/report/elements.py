@@ -33,13 +33,13 @@ def element(tag: str, *children: Child | Iterable[Child], **attributes: object) 
 
 
 def breakable(text: str) -> list[Child]:
-    """A text that a narrow column may break after its punctuation and between its words, not inside of a word."""
+    """A text that can be wrapped after punctuation and between words, but not inside words."""
     first, *more = _BREAKS.split(clean(text))
     return [first, *(part for word in more for part in (element("wbr"), word))]
 
 
 def figures_table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], *, label: str = "") -> Element:
-    """A table that a narrow screen scrolls: a name in each row, then figures. label: for those who hear the page."""
+    """A table that scrolls on narrow screens: a name per row, then figures. label: for screen readers."""
     titles = [element("th", title, scope="col", class_="figures" if at else None) for at, title in enumerate(head)]
     body = [
         element(

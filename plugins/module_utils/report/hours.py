@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The GPU hours of gpu_hours_info as lines for a terminal, as one HTML page, and as CSV."""
+"""Renders the GPU hours of gpu_hours_info as lines for a terminal, an HTML page, and CSV."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _IN_A_ROW = ("gpu_hours", "busy_hours", "idle_hours", "unknown_hours", "idle_sha
 
 
 def hours_lines(result: Hours) -> list[str]:
-    """result: of the module. One string a line."""
+    """result: of the module. Returns one string per line."""
     lines = [headline(result), f"recorded since {_minute(result['recorded_since'])}", ""]
     lines += _aligned([("Week of", *_OF_WEEKS, *_COLUMNS, _SHARE), *map(_of_week, result["weeks"])])
     if result["workloads"]:
@@ -33,7 +33,7 @@ def hours_lines(result: Hours) -> list[str]:
 
 
 def headline(result: Hours) -> str:
-    """How much of what pods held was idle, and what was free."""
+    """Idle part of the held GPU hours, and free hours."""
     held, free, busy, idle = (_over(result, name) for name in ("gpu_hours", "free_hours", "busy_hours", "idle_hours"))
     left = f"{_hours(free)} GPU hours were free"
     if not held:
@@ -81,7 +81,7 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 
 
 def hours_page(result: Hours) -> str:
-    """The same hours give the same page."""
+    """Equal hours result in equal pages."""
     weeks = result["weeks"]
     since = _minute(result["recorded_since"])
     span = f"{_day(weeks[0]['start'])} to {_minute(weeks[-1]['end'])}, recorded since {since}"
@@ -123,7 +123,7 @@ def _week(week: Hours) -> Element | None:
 
 
 def hours_csv(result: Hours) -> str:
-    """A row for each week and workload, and one for free hours. They add up to what the nodes offered."""
+    """A row per week and workload, and one for free hours. They add up to the offered hours."""
     file = StringIO()
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(("week", "namespace", "workload", *_IN_A_ROW))

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A doctor's report as one HTML page that needs nothing else: no script, no font, no picture from elsewhere."""
+"""Renders a doctor's report as a self-contained HTML page, without scripts, fonts or external images."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from .words import (
 _NOT_OF_A_PATH = re.compile(r"[^\w/.#-]")
 _PAGES = "https://github.com/kubegpu/autoscale/blob/main/"
 
-# What comes after these hops sees nothing of the GPUs.
+# Hops after these do not see the GPUs.
 _DARK = ("consequence", "broken")
 
 
 def html(report: Report) -> str:
-    """The same report gives the same page."""
+    """Equal reports result in equal pages."""
     sections = [_chain(report), _findings(report), _autoscalers(report["autoscalers"]), _not_checked(report)]
     return page(
         f"{headline(report)} - GPU autoscaling",
@@ -99,7 +99,7 @@ def _hop(hop: Mapping[str, Any], is_dark: bool, has_findings: bool) -> Element:
 
 
 def _findings(report: Report) -> Element:
-    """By hop, in the order of the chain."""
+    """Findings by hop, in the order of the chain."""
     groups = [(hop["id"], [f for f in report["findings"] if f["hop"] == hop["id"]]) for hop in report["hops"]]
     if not report["findings"]:
         return _section("findings", "Findings", element("p", "None."))
@@ -235,7 +235,7 @@ def _heading(column: str) -> Element:
 
 
 def _table(name: str, caption: str, columns: Mapping[str, Any], rows: Sequence[Any]) -> Element:
-    """In a frame that scrolls by itself where the page is narrow; keys reach it."""
+    """In a frame that scrolls on narrow pages, also with the keyboard."""
     return element(
         "div",
         element(

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A doctor's report as JUnit XML: a test case for each hop and each autoscaler, in one suite."""
+"""Renders a doctor's report as JUnit XML: a suite with a test case per hop and autoscaler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SUITE = "gpu_doctor"
 
 
 def junit(report: Report) -> str:
-    """The XML. A warning passes and is written to system-out. Checks that could not run are skipped."""
+    """The XML. A warning passes, and is written to system-out. Checks that could not run are skipped."""
     root = Element("testsuites", name=_SUITE)
     suite = SubElement(root, "testsuite", name=_SUITE, timestamp=clean(report["generated_at"]))
     properties = SubElement(suite, "properties")

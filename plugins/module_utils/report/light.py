@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 
 from .elements import element
 
-# Outline and sign, on 24 by 24.
+# Outline and sign, in 24 by 24 units.
 _SHAPES = {
     "ok": ("M12 2a10 10 0 1 1 0 20a10 10 0 1 1 0-20z", "M7 12.5l3.5 3.5l6.5-7.5"),
     "warning": ("M12 2.5L23 21.5H1z", "M12 9.5v5.5M12 18.2v.1"),
@@ -20,7 +20,7 @@ _SEVERITIES = {"error": "broken", "warning": "warning"}
 
 
 def light(status: str, *, hidden: bool = False) -> Element:
-    """hidden: from screen readers, where the word stands beside it."""
+    """hidden: from screen readers, if the word is beside it."""
     outline, sign = _SHAPES[_SEVERITIES.get(status, status)]
     paths = [element("path", d=outline, class_="shape"), element("path", d=sign, class_="sign")]
     status_class = f"light {_SEVERITIES.get(status, status)}"

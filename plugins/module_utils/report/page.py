@@ -8,14 +8,14 @@ from .style import STYLE
 
 
 def page(title: str, *body: Element) -> str:
-    """An HTML page that needs nothing else. The same elements give the same page."""
+    """A self-contained HTML page. Equal elements result in equal pages."""
     whole = element(
         "html",
         element(
             "head",
             element("meta", charset="utf-8"),
             element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("link", rel="icon", href="data:,"),  # a browser asks for one otherwise
+            element("link", rel="icon", href="data:,"),  # otherwise browsers request one
             element("title", title),
             element("style", STYLE),
         ),

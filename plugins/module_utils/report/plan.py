@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The plans of gpu_autoscaler_plan as lines for a terminal, and as one HTML page that needs nothing else."""
+"""Renders plans of gpu_autoscaler_plan as lines for a terminal, and as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COLUMNS = ("Setting", "GPU-minutes", "Overload, min", "Turns", "Peak")
 
 
 def plan_lines(result: Mapping[str, Any], width: int = 80) -> list[str]:
-    """result: of the module. One string a line; a table row may be longer than `width`."""
+    """result: of the module. Returns one string per line; table rows may exceed `width`."""
     lines: list[str] = []
     for plan in result["plans"]:
         lines += [*_plan_lines(plan, width), ""]
@@ -81,7 +81,7 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def plan_page(result: Mapping[str, Any]) -> str:
-    """The same plans give the same page."""
+    """Equal plans result in equal pages."""
     plans = result["plans"]
     changes = sum(plan["recommended"] not in (None, plan["settings"][0]["name"]) for plan in plans)
     title = f"{changes} of {len(plans)} autoscalers would do better with another setting"
@@ -124,7 +124,7 @@ def _table(plan: Plan) -> Element:
 
 
 def plan_plot(plan: Plan, index: int) -> Element:
-    """The load, and below it the replicas: of today's setting, and of the one that is recommended."""
+    """The load, and below it the replicas: of the current setting, and of the recommended one."""
     history, today = plan["history"], plan["settings"][0]
     times, unit = history["times"], symbol(plan["unit"])
     best = next((setting for setting in plan["settings"] if setting["name"] == plan["recommended"]), today)

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The last minutes of an autoscaler as SVG: its metric against the target, and its replicas."""
+"""Plots the last minutes of an autoscaler as SVG: its metric with the target, and its replicas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 from .elements import element
 from .words import last, name_of, number, symbol, with_unit
 
-# Units of the picture. Narrow, so that its text stays readable on a phone.
+# Size of the picture. Narrow, so that its text is readable on a phone.
 WIDTH, LEFT, RIGHT, TOP, GAP, BOTTOM = 440, 46, 12, 30, 44, 40
 VALUE_HEIGHT, REPLICAS_HEIGHT = 120, 80
 HEIGHT = TOP + VALUE_HEIGHT + GAP + REPLICAS_HEIGHT + BOTTOM
@@ -26,7 +26,7 @@ Values = Sequence[float | None]
 
 @dataclass(frozen=True)
 class Line:
-    """A series. kind: its class, which defines how it is drawn. stepped: it keeps its value until the next sample."""
+    """A series. kind: its CSS class. stepped: it keeps its value until the next sample."""
 
     label: str
     kind: str
@@ -50,7 +50,7 @@ class Panel:
 
 
 def plot(autoscaler: Mapping[str, Any], index: int) -> Element:
-    """index: makes the ids of the picture the page's only ones."""
+    """index: makes the IDs of the picture unique in the page."""
     history = autoscaler["history"]
     times = history["times"]
 
@@ -71,7 +71,7 @@ def plot(autoscaler: Mapping[str, Any], index: int) -> Element:
 
 
 def time_axis(times: Sequence[float]) -> Callable[[float], float]:
-    """Where a time is drawn."""
+    """The x coordinate of a time."""
 
     def x(time: float) -> float:
         share = (time - times[0]) / ((times[-1] - times[0]) or 1)
@@ -81,7 +81,7 @@ def time_axis(times: Sequence[float]) -> Callable[[float], float]:
 
 
 def in_words(autoscaler: Mapping[str, Any]) -> str:
-    """What the plot shows, for those who do not see it."""
+    """Description of the plot for screen readers."""
     history, unit = autoscaler["history"], autoscaler["unit"]
     target = with_unit(autoscaler["target_value"], unit)
     value = f"{autoscaler['metric']}: {_range(history['value'], unit)}, target {target}. "
@@ -115,7 +115,7 @@ def _replicas_panel(history: Mapping[str, Any]) -> Panel:
 
 
 def replicas_panel(lines: Sequence[Line]) -> Panel:
-    """Whole numbers only on the scale."""
+    """Only whole numbers on the scale."""
     highest = int(max([value for line in lines for value in line.values if value is not None], default=1))
     step = max(1, math.ceil(ceiling(highest + 1) / 4))
     ticks = [float(tick) for tick in range(0, highest + 1 + step, step)]
@@ -123,7 +123,7 @@ def replicas_panel(lines: Sequence[Line]) -> Panel:
 
 
 def ceiling(highest: float) -> float:
-    """The next round number that is no less."""
+    """The next round number."""
     if highest <= 0:
         return 1.0
     unit = 10.0 ** math.floor(math.log10(highest))
@@ -149,7 +149,7 @@ def draw_panel(panel: Panel, times: Sequence[float], x: Callable[[float], float]
 
 
 def _shortened(title: str) -> str:
-    """So that it ends before the legend begins; the description has it in full."""
+    """Truncated before the legend begins; the description has the full text."""
     return title if len(title) <= _TITLE_LENGTH else f"{title[: _TITLE_LENGTH - 1]}…"
 
 

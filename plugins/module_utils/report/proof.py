@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A proof as lines for a terminal, as one line for the end of a run, and as a self-contained HTML page."""
+"""Renders a proof as lines for a terminal, as one line for the end of a run, and as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .elements import element, figures_table
 from .page import page
 from .words import clean, counted, number
 
-# The result of module gpu_proof.
+# The result of the module gpu_proof.
 Proof = Mapping[str, Any]
 
 LEFT_OUT = "skipped by kubegpu_proof: false or by tags"
@@ -27,7 +27,7 @@ _WORDS = {
 
 
 def proof_lines(proof: Proof) -> list[str]:
-    """The whole proof, one string a line."""
+    """The whole proof, one string per line."""
     return [
         *(f"CUDA on {row['node']}: {_node(row)}" for row in proof["nodes"]),
         *([] if proof["nodes"] else ["CUDA: NOT PROVEN, no node offers a GPU"]),

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The last words of a run: what the cluster has now, where it is reached, and what to do next."""
+"""Renders the end of a run: components of the cluster, their addresses, and the next steps."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _MORE_ALERTS = "no receiver. Next: set prometheus_stack_receivers"
 
 @dataclass(frozen=True)
 class Run:
-    """What a run knows at its end.
+    """Data at the end of a run.
 
-    context, server:  of the cluster. kubeconfig: its path. playbook: the command up to a playbook's last word.
-    prometheus:       address of the Prometheus that the inventory means.
-    stack_values:     what the inventory adds to the values of chart kube-prometheus-stack. release: of that chart.
-    grafana_secret:   with the administrator's password; empty where the collection installs no Grafana.
-    receivers:        of Alertmanager, by name.
-    proof:            what was proven, in one line; empty if this run could not prove anything.
+    context, server:  of the cluster. kubeconfig: its path. playbook: the command without the playbook's name.
+    prometheus:       address of the inventory's Prometheus.
+    stack_values:     values of the inventory for the chart kube-prometheus-stack. release: of that chart.
+    grafana_secret:   Secret with the administrator's password; empty if the collection installs no Grafana.
+    receivers:        names of Alertmanager's receivers.
+    proof:            the proof in one line; empty if this run could not prove anything.
     left_out:         servers that failed in this run.
     """
 
@@ -57,9 +57,9 @@ def lines(run: Run) -> list[str]:
 
 
 def outside_address(values: Mapping[str, Any], nodes: Sequence[Manifest]) -> str:
-    """Where a part of the chart is reached from outside, by its values; empty if nowhere.
+    """The external address of a part of the chart, by its values; can be empty.
 
-    values: of the part, with `ingress`, `route` or `service` as the chart kube-prometheus-stack has them.
+    values: of the part, with `ingress`, `route` or `service` in the chart's format.
     """
     ingress, service = values.get("ingress") or {}, values.get("service") or {}
     route = (values.get("route") or {}).get("main") or {}
@@ -73,7 +73,7 @@ def outside_address(values: Mapping[str, Any], nodes: Sequence[Manifest]) -> str
 
 
 def _node_address(nodes: Sequence[Manifest]) -> str:
-    """As a browser takes it: an IPv6 address needs brackets."""
+    """In a browser's format: an IPv6 address needs brackets."""
     addresses = [row for node in nodes for row in (node.get("status") or {}).get("addresses") or ()]
     internal = [str(row["address"]) for row in addresses if row["type"] == "InternalIP"]
     address = internal[0] if internal else "the address of a node"

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How the page looks: light, dark, on paper, narrow and wide. Nothing is fetched."""
+"""Style of the page: light, dark, printed, narrow and wide. Loads nothing."""
 
 from __future__ import annotations
 

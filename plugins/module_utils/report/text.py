@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A doctor's report for a terminal."""
+"""Renders a doctor's report for a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .words import (
     with_unit,
 )
 
-# SGR parameters. Bold or reversed as well, for those who see no red.
+# SGR parameters, also bold or reversed for readers who cannot distinguish red.
 _COLOURS = {
     "ok": "32",
     "warning": "33",
@@ -38,7 +38,7 @@ _NAMED = 10
 
 
 def text_lines(report: Report, *, colour: bool = False, width: int = 80) -> list[str]:
-    """The whole report, one string a line, none longer than `width` unless a single word is."""
+    """The whole report, one string per line, of at most `width` unless a single word is longer."""
     return [*_head(report, width), "", *_hops(report, colour, width), *_rest(report, colour, width)]
 
 
@@ -87,7 +87,7 @@ def _parts(finding: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _autoscalers(report: Report, width: int) -> Iterator[str]:
-    """Those without proof first; of many the rest is counted."""
+    """Unproven ones first; long lists end with a count."""
     ordered = sorted(report["autoscalers"], key=lambda autoscaler: autoscaler["verified"])
     proven = sum(autoscaler["verified"] for autoscaler in ordered)
     yield f"Autoscalers: {proven} of {len(ordered)} proven"
@@ -114,7 +114,7 @@ def _autoscaler(autoscaler: Mapping[str, Any]) -> str:
 
 
 def _hanging(lead: str, text: str, width: int) -> list[str]:
-    """Lines of the text; those after the first stand below where it begins."""
+    """Lines of the text; the following ones are indented to its start."""
     return wrap(
         clean(text),
         max(width, len(lead) + 20),

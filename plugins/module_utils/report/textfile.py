@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A doctor's report as metrics, in Prometheus' text format: for the textfile collector of a node-exporter."""
+"""Renders a doctor's report as metrics in Prometheus' text format, for the textfile collector of a node-exporter."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Row = tuple[Mapping[str, str], float]
 
 
 def textfile(report: Report) -> str:
-    """One gauge for when the doctor looked, one for each hop, type of finding and autoscaler."""
+    """One gauge for the time of the report, and one for each hop, type of finding and autoscaler."""
     keys = ("id", "hop", "severity")
     found = Counter(tuple(finding[key] for key in keys) for finding in report["findings"])
     gauges: dict[str, tuple[str, list[Row]]] = {
-        "run_timestamp_seconds": ("When the doctor looked.", [({}, unix(report["generated_at"]) or 0)]),
+        "run_timestamp_seconds": ("Time of the report.", [({}, unix(report["generated_at"]) or 0)]),
         "verdict": (
-            "One row, with the verdict.",
+            "Verdict of the report, one row.",
             [({"verdict": report["verdict"]}, 1)],
         ),
         "hop": (
-            "One row for each hop of the chain, with its status.",
+            "Status of each hop of the chain, one row each.",
             [({"hop": hop["id"], "status": hop["status"]}, 1) for hop in report["hops"]],
         ),
         "findings": (
-            "Findings of a type.",
+            "Number of findings of a type.",
             [(dict(zip(keys, labels, strict=True)), count) for labels, count in found.items()],
         ),
         "autoscaler_proven": (
@@ -44,12 +44,12 @@ def textfile(report: Report) -> str:
 
 
 def _gauge(name: str, about: str, rows: Iterable[Row]) -> str:
-    values = {_labels(labels): value for labels, value in rows}  # a second row of the same labels would spoil the file
+    values = {_labels(labels): value for labels, value in rows}  # duplicate rows would make the file invalid
     lines = (f"{name}{labels} {value:.15g}\n" for labels, value in values.items())
     return f"# HELP {name} {about}\n# TYPE {name} gauge\n" + "".join(lines)
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    # Quotes, backslashes and ends of lines are escaped as in JSON.
+    # Quotes, backslashes and newlines are escaped as in JSON.
     pairs = (f"{name}={json.dumps(clean(value), ensure_ascii=False)}" for name, value in labels.items())
     return f"{{{','.join(pairs)}}}" if labels else ""

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What every view of a doctor's report says alike."""
+"""Texts shared by all views of a doctor's report."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..hops import Hop
 
 Report = Mapping[str, Any]
 
-# XML 1.0 can hold no others; messages of a cluster may.
+# XML 1.0 allows no others; messages of a cluster may have them.
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)")
 _CONTROL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def clean(text: Any) -> str:
-    """The text without characters that steer a terminal or that XML cannot hold."""
+    """The text without control characters of a terminal, and characters that XML does not allow."""
     return _CONTROL.sub("�", str(text))
 
 
@@ -48,7 +48,7 @@ def cluster_of(report: Report) -> str:
 
 
 def servers_of(report: Report) -> str:
-    """How many servers of the inventory were examined; empty for a report without servers."""
+    """Number of examined servers; empty for a report without servers."""
     servers = report["servers"]
     examined = sum(server["status"] == "examined" for server in servers)
     return f"{examined} of {counted(len(servers), 'server')} examined" if servers else ""
@@ -59,7 +59,7 @@ def counted(number: int, what: str) -> str:
 
 
 def headline(report: Report) -> str:
-    """The verdict in one line; of a broken chain the first broken hop, from left to right."""
+    """The verdict in one line; for a broken chain the first broken hop, from left to right."""
     if not report["cluster"]["reached"]:
         return f"No cluster was reached. {_of_servers(report)}"
     if report["verdict"] == "ok":
@@ -77,7 +77,7 @@ def headline(report: Report) -> str:
 
 
 def _of_servers(report: Report) -> str:
-    """The verdict of a report on servers alone: on the cluster's part there is nothing to say."""
+    """The verdict of a report on servers only."""
     hop = next((hop for hop in report["hops"] if hop["status"] == "broken" and hop["id"] != Hop.ACCESS), None)
     if hop:
         return f"Broken on the servers: {clean(hop['title'])}"
@@ -85,7 +85,7 @@ def _of_servers(report: Report) -> str:
 
 
 def not_checked(report: Report) -> list[tuple[str, str, str]]:
-    """Check, title of its hop and reason of each check that was not made. Those that a finding explains are one row."""
+    """Check, title of its hop and reason of each check that did not run. Those explained by a finding are one row."""
     rows = [
         (row["check"], title_of(report, row["hop"]), row["reason"])
         for row in report["not_checked"]
@@ -127,7 +127,7 @@ def failure(report: Report) -> str:
 
 
 def at_minute(time: str) -> str:
-    """A time of Kubernetes as people read it: 2026-11-27 10:15:30 UTC."""
+    """A time of Kubernetes in a readable format: 2026-11-27 10:15:30 UTC."""
     match = _TIME.fullmatch(time)
     return f"{match[1]} {match[2]} UTC" if match else clean(time)
 

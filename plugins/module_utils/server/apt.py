@@ -1,8 +1,8 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""apt's sources of packages as they are configured, in both of its formats: sources.list(5).
+"""apt's configured package sources, in both formats: sources.list(5).
 
-apt takes a repository with two different Signed-By for a broken configuration, and then does nothing at all.
+apt rejects its whole configuration if a repository has two different Signed-By.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _NO = frozenset({"no", "false", "without", "off", "disable", "0"})
 
 @dataclass(frozen=True)
 class AptSource:
-    """One repository that apt reads packages from.
+    """One repository in apt's configuration.
 
-    file:       where it is configured.
+    file:       file of its configuration.
     uri:        without a slash at the end.
     suite:      codename, or a path that ends with a slash for a flat repository.
-    components: none of a flat repository.
+    components: none for a flat repository.
     """
 
     file: str
@@ -37,7 +37,7 @@ class AptSource:
 
 
 def apt_sources(files: Files) -> Iterator[AptSource]:
-    """Those that are switched on."""
+    """Enabled repositories."""
     names = [f"{_FOLDER}/{name}" for name in files.names(_FOLDER)]
     for name in ["etc/apt/sources.list", *names]:
         if name.endswith(".list"):

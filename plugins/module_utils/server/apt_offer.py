@@ -1,9 +1,9 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether apt would find packages, asked before a repository is configured for it.
+"""Checks whether apt would find packages, before a repository is configured for it.
 
 apt itself reads the repositories, with separate settings and lists in a temporary folder: the server's sources,
-keys and lists stay as they are. Without the key, so the answer decides nothing but whether to begin.
+keys and lists do not change. The key is not used, so the result only decides whether to begin.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 AT_MOST = 5  # reported versions of a package
 _ROW = "${Package} ${db:Status-Status} ${Version}\\n"
 _FAILURES = ("E: ", "W: Failed to fetch")
-# Hooks of others belong to the server's own lists; some would start services.
+# Hooks of others are for the server's own lists; some would start services.
 _SETTINGS = """
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
@@ -42,12 +42,12 @@ Dir::Etc::SourceParts "/dev/null";
 class Repository:
     """Packages to install from one repository.
 
-    name:       by which the answer names it.
-    uri:        its address; empty for those that the server's apt is set to.
+    name:       its name in the result.
+    uri:        its address; empty for the repositories in the server's configuration.
     suite:      codename, or a path that ends with a slash for a flat repository.
-    components: none of a flat repository.
-    packages:   `name=version`, where `*` stands for anything, or a name alone.
-    hosts:      others that it redirects to.
+    components: none for a flat repository.
+    packages:   `name=version`, where `*` matches anything, or just a name.
+    hosts:      hosts to which it redirects.
     """
 
     name: str
@@ -59,13 +59,13 @@ class Repository:
 
     @property
     def line(self) -> str:
-        """In the words of sources.list(5)."""
+        """In the format of sources.list(5)."""
         return f"deb [trusted=yes] {self.uri} {self.suite} {self.components}\n"
 
 
 @dataclass
 class Offer:
-    """Versions of each package, newest first, and what apt said of repositories that it could not read."""
+    """Versions of each package, newest first, and apt's messages about repositories that it could not read."""
 
     versions: dict[str, list[str]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Offer:
         return [(repository, package) for repository, package in wanted if not self.has(package)]
 
     def learn(self, names: Iterable[str], config: Path | None = None) -> None:
-        """Ask apt, with its own settings or with those of a file."""
+        """Run apt, with its own settings or with those of a file."""
         for row in _run("apt-cache", *_option(config), "madison", *names).stdout.splitlines():
             name, version, _source = (part.strip() for part in row.split("|"))
             known = self.versions.setdefault(name, [])
@@ -86,7 +86,7 @@ class Offer:
                 known.append(version)
 
     def fetch(self, repositories: Sequence[Repository], names: Sequence[str], proxy: str = "") -> None:
-        """Have apt read repositories, or without any all that it is set to, into lists that go again."""
+        """Have apt read these repositories, or by default all configured ones, into temporary lists."""
         with tempfile.TemporaryDirectory(prefix="kubegpu-apt-") as folder:
             for part in ("lists/partial", "cache/archives/partial"):
                 (Path(folder) / part).mkdir(parents=True)
@@ -107,7 +107,7 @@ class Offer:
 
 
 def look(repositories: Sequence[Repository], proxy: str = "") -> dict[str, Any]:
-    """What neither is installed nor would be found, as the module apt_offer_info documents it."""
+    """Packages that are neither installed nor would be found, as documented in the module apt_offer_info."""
     installed = _installed(repositories)
     wanted = [
         (repository, package)
@@ -122,7 +122,7 @@ def look(repositories: Sequence[Repository], proxy: str = "") -> dict[str, Any]:
     if others := [repository for repository in dict(lacking) if repository.uri]:
         offer.fetch(others, _names(lacking), proxy)
         lacking = offer.lacks(lacking)
-    # Of the distribution: the apt of an image may have no lists yet, or old ones.
+    # For the distribution's packages: the apt of an image may have no lists yet, or old ones.
     if any(not repository.uri or "=" not in package for repository, package in lacking):
         offer.fetch([], _names(lacking))
         lacking = offer.lacks(lacking)
@@ -159,7 +159,7 @@ def _installed(repositories: Sequence[Repository]) -> Offer:
 
 
 def _proxy(repository: Repository, proxy: str) -> str:
-    """A setting for each host: apt asks anew where it is sent to."""
+    """A setting for each host, because apt checks them again after a redirect."""
     hosts = (urlsplit(repository.uri).hostname or "", *repository.hosts)
     return "".join(f'Acquire::{scheme}::Proxy::{host} "{proxy}";\n' for host in hosts for scheme in ("http", "https"))
 
@@ -169,5 +169,5 @@ def _option(config: Path | None) -> list[str]:
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    """Exit status aside: apt fails for one package or repository among many, and the others' answers count."""
+    """Ignores the exit status: apt fails for one package or repository among many, but the other results are valid."""
     return subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"})

@@ -1,6 +1,6 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A driver and a kernel of a GPU node, as they were read."""
+"""A driver and a kernel of a GPU node."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ class Kernel:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """What tells an older release from a newer one: its numbers, 6.8.0-60-generic being (6, 8, 0, 60)."""
+        """The order of releases: by its numbers, 6.8.0-60-generic being (6, 8, 0, 60)."""
         return tuple(int(number) for number in re.findall(r"[0-9]+", self.release))

@@ -9,14 +9,14 @@ import re
 COMPLETED = "Completed"
 _GPU = re.compile(r"^GPU ([0-9A-Fa-f:.]+)$", re.MULTILINE)
 _STATE = re.compile(r"^ +Fabric\n +State +: *(.*?) *$(?:\n +Status +: *(.*?) *$)?", re.MULTILINE)
-# Of GPUs before Hopper, and of those without a fabric.
+# State of GPUs before Hopper, and of those without a fabric.
 _UNKNOWN = ("n/a", "unknown error", "not supported", "")
-# The status is the fabric manager's answer: a GPU may have completed the handshake, and still not have joined.
+# The status is the fabric manager's response: a GPU may have completed the handshake without having joined.
 _JOINED = ("success", "nvml_success", "n/a", "")
 
 
 def fabric_states(text: str) -> dict[str, str]:
-    """By PCI address, a failure as `Completed (its status)`; without the GPUs that report no state."""
+    """States by PCI address, a failure as `Completed (its status)`; without GPUs that report no state."""
     _before, *parts = _GPU.split(text)
     return {
         address: _state(found[1], found[2] or "")

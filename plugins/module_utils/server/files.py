@@ -1,6 +1,6 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Files of a machine, below a root that may be a copy of it.
+"""Reads files of a machine, below a root that may be a copy of it.
 
 A missing file is normal. A file that cannot be read or interpreted gives None and a
 warning.
@@ -16,7 +16,7 @@ _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,6})")
 
 
 class Files:
-    """The files below a root, named without it. Any problem with one of them becomes a warning."""
+    """Files below a root, with paths relative to it. Any problem with a file becomes a warning."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -40,7 +40,7 @@ class Files:
         return None if content is None else content.decode(errors="replace").strip("\0 \t\r\n")
 
     def number(self, name: str) -> int | None:
-        """A hexadecimal number as sysfs writes it, with or without 0x."""
+        """A hexadecimal number in sysfs' format, with or without 0x."""
         text = self.text(name)
         if text is None:
             return None
@@ -59,7 +59,7 @@ class Files:
             return []
 
     def below(self, folder: str, pattern: str) -> list[str]:
-        """Names of what `pattern` matches below `folder`; folders that may not be entered have nothing."""
+        """Names that `pattern` matches below `folder`; none if a folder may not be entered."""
         try:
             paths = sorted((self._root / folder).glob(pattern))
         except OSError as error:
@@ -73,15 +73,15 @@ class Files:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
-            self.warn(name, f"cannot be looked at ({error.strerror})")
+            self.warn(name, f"cannot be read ({error.strerror})")
             return None
         return True
 
     def link(self, name: str) -> PurePosixPath | None:
-        """Where a link points, as a name below the root; None if there is no link."""
+        """Target of a link, as a path below the root; None without a link."""
         try:
             target = PurePosixPath(os.readlink(self._root / name))
-        except OSError:  # not there, or no link
+        except OSError:  # missing, or not a link
             return None
         return target.relative_to("/") if target.is_absolute() else PurePosixPath(name).parent / target
 

@@ -1,6 +1,6 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A GPU node as its hardware, its kernels and its driver present it, and what follows from that."""
+"""A GPU node: its hardware, kernels and driver, and the conclusions from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from .driver import Driver, Kernel
 from .pci import PciDevice, driver_flavour, last_branch, needs_nvlsm
 
-# The kernel's own drivers as PCI names them, and their modules. The roles' list is _common_gpu_drivers.
+# The kernel's own drivers by their names in PCI, and their modules. The roles' list is _common_gpu_drivers.
 _KERNELS_OWN = {"nouveau": "nouveau", "NovaCore": "nova_core"}
 OURS = frozenset({None, "nvidia", *_KERNELS_OWN})
 
@@ -24,7 +24,7 @@ class GpuNode:
     kernel:           release of the running kernel; None if it cannot be read.
     compiler:         package of the compiler that it was built with; None if unknown.
     headers:          whether its headers are installed; None if unknown.
-    kernels:          those below /lib/modules, in any order.
+    kernels:          kernels below /lib/modules, in any order.
     driver_loaded:    None if no NVIDIA module is loaded.
     driver_installed: from the packages; None without packages.
     nouveau_loaded:   None if unknown, nova_loaded likewise, secure_boot on a machine without UEFI as well.
@@ -45,7 +45,7 @@ class GpuNode:
     warnings: tuple[str, ...] = ()
 
     def without(self, addresses: Collection[str]) -> GpuNode:
-        """The node as it is to those who ignore the devices of these PCI addresses."""
+        """The node without the devices of these PCI addresses."""
         ignored = {address.lower() for address in addresses}
         return replace(self, devices=tuple(device for device in self.devices if device.address not in ignored))
 
@@ -59,12 +59,12 @@ class GpuNode:
 
     @property
     def running(self) -> Kernel | None:
-        """The running kernel; None if /lib/modules does not know it, as in a container."""
+        """The running kernel; None if it is not in /lib/modules, as in a container."""
         return next((kernel for kernel in self.kernels if kernel.release == self.kernel), None)
 
     @property
     def next_kernel(self) -> Kernel | None:
-        """The newest kernel after the running one that can be booted and has NVIDIA's module."""
+        """The newest bootable kernel after the running one that has NVIDIA's module."""
         if self.running is None:
             return None
         later = [
@@ -98,7 +98,7 @@ class GpuNode:
 
     @property
     def kernels_own(self) -> str | None:
-        """Module of the kernel's own that has a GPU, or may be about to: it is loaded, and NVIDIA's driver is not."""
+        """Module of the kernel's own driver that has a GPU or may get one: it is loaded, and NVIDIA's driver is not."""
         drivers = {gpu.driver for gpu in self.gpus}
         for driver, module in _KERNELS_OWN.items():
             if driver in drivers:
@@ -109,12 +109,12 @@ class GpuNode:
 
     @property
     def driver_in_use(self) -> bool:
-        """Whether what is loaded is what is installed; what cannot be read does not count as different."""
+        """Whether the loaded driver is the installed one; unreadable parts do not count as different."""
         return self.driver_loaded is not None and not self._difference
 
     @property
     def reboot_reason(self) -> str:
-        """Why the node has to reboot before its GPUs can be used; empty if it need not."""
+        """Why the node must reboot before its GPUs can be used; empty if it need not."""
         if not self.gpus or self.driver_origin is None:
             return ""
         if self.kernels_own:
@@ -130,12 +130,12 @@ class GpuNode:
 
     @property
     def driver_problem(self) -> str:
-        """What keeps the driver from its GPUs that no reboot cures, and what to do; empty if nothing does."""
+        """Why the driver cannot use its GPUs even after a reboot, and the fix; can be empty."""
         if not self.gpus or self.driver_origin is None:
             return ""
         if not self._own_gpus:
             holders = " and ".join(sorted({str(gpu.driver) for gpu in self.gpus}))
-            return f"every GPU is bound to {holders}: unbind those that this node is to use itself"
+            return f"every GPU is bound to {holders}: unbind those that this node should use"
         if self._misfit or self.driver_in_use:
             return self._misfit
         if not self._module_built:
@@ -149,13 +149,13 @@ class GpuNode:
             )
         if self.secure_boot:
             return (
-                "Secure Boot is on and the module is not loaded: the kernel takes it only if the key that signed it is "
-                "enrolled, see `mokutil --list-enrolled`"
+                "Secure Boot is on and the module is not loaded: the kernel accepts it only if the key that signed it "
+                "is enrolled (`mokutil --list-enrolled`)"
             )
-        return "its module is not loaded: run `modprobe nvidia`, then look into `journalctl -k --grep 'NVRM|nvidia'`"
+        return "its module is not loaded: run `modprobe nvidia`, then check `journalctl -k --grep 'NVRM|nvidia'`"
 
     def facts(self) -> dict[str, Any]:
-        """The facts as the module gpu_facts documents them."""
+        """The facts, as documented in the module gpu_facts."""
         nvlsm_needed = needs_nvlsm(self.devices)
         loaded, installed = self.driver_loaded or Driver(), self.driver_installed or Driver()
         return {
@@ -189,7 +189,7 @@ class GpuNode:
 
     @property
     def _difference(self) -> str:
-        """What the loaded driver has other than the installed one, as a sentence; empty if nothing."""
+        """Difference between the loaded and the installed driver, as a sentence; can be empty."""
         loaded, installed = self.driver_loaded, self.driver_installed
         if loaded is None or installed is None:
             return ""
@@ -201,7 +201,7 @@ class GpuNode:
 
     @property
     def _module_built(self) -> bool:
-        """Whether the running kernel has NVIDIA's module; without a /lib/modules to look into, it counts as there."""
+        """Whether the running kernel has NVIDIA's module; true without /lib/modules."""
         return self.running is None or self.running.module is not None
 
     @property
@@ -218,15 +218,15 @@ class GpuNode:
 
     @property
     def _own_gpus(self) -> tuple[PciDevice, ...]:
-        """GPUs that no other driver than NVIDIA's or the kernel's own holds."""
+        """GPUs that are bound to no driver, NVIDIA's, or the kernel's own."""
         return tuple(gpu for gpu in self.gpus if gpu.driver in OURS)
 
     @property
     def _misfit(self) -> str:
-        """Why the current driver, or the one after a reboot, does not work with these GPUs; empty if it can."""
+        """Why the current driver, or the one after a reboot, does not support these GPUs; empty if it does."""
         if {"open", "proprietary"} <= {gpu.flavour for gpu in self._own_gpus}:
             generations = " and ".join(dict.fromkeys(gpu.generation for gpu in self._own_gpus))
-            return f"no single driver drives {generations} GPUs: take one kind of card out, or ignore it"
+            return f"no single driver drives {generations} GPUs: remove one kind of card, or ignore it"
         driver = self.driver_installed or self.driver_loaded or Driver()
         for gpu in self._own_gpus:
             if driver.flavour and gpu.flavour not in ("either", None, driver.flavour):
@@ -237,7 +237,7 @@ class GpuNode:
             if driver.branch and gpu.last_branch and driver.branch > gpu.last_branch:
                 return (
                     f"driver {driver.version} no longer drives {gpu.generation} GPUs: "
-                    f"install branch {gpu.last_branch} at most"
+                    f"install branch {gpu.last_branch} or older"
                 )
         return ""
 

@@ -1,6 +1,6 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A server as it is before anything is changed on it: what makes a run end half-way, or harms what others own."""
+"""Reads a server before it is changed: what would stop a run half-way, or would be harmed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLUSTERS = (
     "var/snap/microk8s",
 )
 ROOM = ("/boot", "/usr", "/var/lib")
-# Where the CA of the node's cluster is: inside the kubelet's kubeconfig, or a file that the distribution writes.
+# Location of the CA of the node's cluster: in the kubelet's kubeconfig, or in a file of the distribution.
 KUBELET_CONFIG = "etc/kubernetes/kubelet.conf"
 AUTHORITIES = (
     "etc/kubernetes/pki/ca.crt",  # kubeadm, EKS
@@ -41,13 +41,13 @@ AUTHORITIES = (
 )
 MACHINE_ID = "etc/machine-id"
 HOSTNAME = "proc/sys/kernel/hostname"
-# Written by the role kubernetes: the cluster and the machine that it made a node of.
+# Record of the role kubernetes: the cluster and machine of the node.
 RECORD = "etc/kubernetes/kubegpu/cluster.json"
 _EMBEDDED = re.compile(r"certificate-authority-data:\s*[\"']?([A-Za-z0-9+/=]+)")
 
 
 def read_host(root: Path, folders: Iterable[str] = ROOM) -> tuple[dict[str, Any], list[str]]:
-    """What is true of the machine below `root`, as the module server_info documents it, and warnings."""
+    """Facts of the machine below `root`, as documented in the module server_info, and warnings."""
     files = Files(root)
     # The first line is the table's head.
     swaps = [line.split()[0] for line in (files.text("proc/swaps") or "").splitlines()[1:]]
@@ -62,7 +62,7 @@ def read_host(root: Path, folders: Iterable[str] = ROOM) -> tuple[dict[str, Any]
 
 
 def _free_gib(folder: Path) -> float:
-    """Of the file system that it is in, or will be in."""
+    """Free space of the file system of the folder, also before it exists."""
     while not folder.exists():
         folder = folder.parent
     room = os.statvfs(folder)
@@ -70,7 +70,7 @@ def _free_gib(folder: Path) -> float:
 
 
 def _identity(files: Files) -> dict[str, Any]:
-    """Which machine this is, and which cluster it is a node of."""
+    """Identity of the machine, and of the cluster of which it is a node."""
     return {
         "node": (files.text(HOSTNAME) or "").split(".")[0].lower(),
         "machine_id": files.text(MACHINE_ID) or "",
@@ -80,7 +80,7 @@ def _identity(files: Files) -> dict[str, Any]:
 
 
 def _authorities(files: Files) -> frozenset[str]:
-    """Of the kubelet's kubeconfig first: the files may be those of a cluster that the server has left."""
+    """The kubelet's kubeconfig is read first, because the files may be from a cluster that the server has left."""
     embedded = _EMBEDDED.search(files.text(KUBELET_CONFIG) or "")
     texts = [_decoded(embedded[1])] if embedded else [files.text(name) or "" for name in AUTHORITIES]
     try:

@@ -1,6 +1,6 @@
 # Copyright: kubegpu.autoscale contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Reads what kernels a machine has, and which NVIDIA driver is built for them, installed and loaded."""
+"""Reads the kernels of a machine, and the NVIDIA drivers built for them, installed and loaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .files import Files
 
 _NVRM = re.compile(r"^NVRM version:.*?Kernel Module\s+(?:for \S+\s+)?([0-9]{1,9}(?:\.[0-9]{1,9})+)", re.MULTILINE)
 
-# The library that has to match the loaded module: one package at Debian and NVIDIA, one a branch at Ubuntu, where
+# The library that must match the loaded module: one package at Debian and NVIDIA, one per branch at Ubuntu, where
 # branches for servers exist beside those for desktops.
 _LIBRARY = re.compile(r"libnvidia-(?:tesla-(?:[0-9]+-)?)?ml1|libnvidia-compute(?:-[0-9]+)?(?:-server)?")
 # Source of the kernel modules: DKMS sources (NVIDIA, Debian, Ubuntu), or modules that Ubuntu has built for a kernel.
@@ -52,7 +52,7 @@ def compiler(files: Files) -> str | None:
 
 
 def headers(files: Files, release: str) -> bool | None:
-    """Whether DKMS can build for that kernel. The link `build` stays behind when the headers go: look behind it."""
+    """Whether DKMS can build for that kernel. The link `build` remains without the headers, so check its target."""
     build = f"lib/modules/{release}/build"
     folders = (files.link(build) or PurePosixPath(build), PurePosixPath(f"usr/src/linux-headers-{release}"))
     answers = [files.is_there(folder / "Makefile") for folder in folders]
@@ -81,7 +81,7 @@ def _module(files: Files, release: str) -> str | None:
 
 
 def _signed(files: Files, module: str) -> bool | None:
-    """A packed module hides its end."""
+    """The end of a compressed module is not readable."""
     if not module.endswith(".ko"):
         return None
     tail = files.tail(module, len(_SIGNATURE))
@@ -122,7 +122,7 @@ def installed_driver(files: Files) -> Driver | None:
 
 
 def _nvidia_packages(status: str) -> Iterator[tuple[str, str]]:
-    """Name and upstream version of each installed package that speaks of nvidia, held ones too."""
+    """Name and upstream version of each installed package related to nvidia, including held ones."""
     for stanza in re.split(r"\n\s*\n", status):
         if "nvidia" not in stanza:
             continue

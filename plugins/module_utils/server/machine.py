@@ -16,7 +16,7 @@ from .pci import MELLANOX, NVIDIA, PciDevice, may_have_hidden_nvswitches
 
 _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
-# Of shim, which loads the boot loader: 1 where validation was switched off in it, and the kernel takes any module.
+# Variable of shim, which loads the boot loader: 1 if its validation is off, and the kernel accepts any module.
 _SHIM_INSECURE = "sys/firmware/efi/efivars/MokSBStateRT-605dab50-e046-4300-abb6-3dd810dd8b23"
 
 # A line of `resource`: first and last address, IORESOURCE_* flags of linux/ioport.h.
@@ -27,7 +27,7 @@ _IORESOURCE_UNSET = 0x20000000
 
 
 def read_gpu_node(root: Path) -> GpuNode:
-    """Reads the machine below `root`, "/" for the one that this runs on."""
+    """Reads the machine below `root`; "/" is this machine."""
     files = Files(root)
     release = running_kernel(files)
     devices = tuple(_pci_devices(files))
@@ -71,7 +71,7 @@ def _pci_devices(files: Files) -> Iterator[PciDevice]:
 
 
 def _with_memory_bar(files: Files, gpu: PciDevice) -> PciDevice:
-    """The window into the GPU's memory is its largest; its number differs between generations."""
+    """The window into the GPU's memory is the largest one; its number differs between generations."""
     name = f"sys/bus/pci/devices/{gpu.address}/resource"
     text = files.text(name)
     if text is None:
@@ -88,7 +88,7 @@ def _has_address(first: int, last: int, flags: int) -> bool:
 
 
 def _with_vital_product_data(files: Files, device: PciDevice) -> PciDevice:
-    """Adds whether a ConnectX function is the bridge to NVSwitches: then it calls itself SW_MNG."""
+    """Adds whether a ConnectX function is the bridge to NVSwitches, which calls itself SW_MNG."""
     if not device.is_infiniband:
         return device
     name = f"sys/bus/pci/devices/{device.address}/vpd"
@@ -98,11 +98,11 @@ def _with_vital_product_data(files: Files, device: PciDevice) -> PciDevice:
 
 
 def _secure_boot(files: Files) -> bool | None:
-    """What the firmware and shim say, after four bytes of attributes; None on a machine without UEFI."""
+    """Values of firmware and shim, after four bytes of attributes; None on a machine without UEFI."""
     content = files.read(_SECURE_BOOT)
     if content is None:
         return None
     if len(content) != 5 or content[4] > 1:
-        files.warn(_SECURE_BOOT, "is no UEFI variable of one byte")
+        files.warn(_SECURE_BOOT, "is not a UEFI variable of one byte")
         return None
     return content[4] == 1 and (files.read(_SHIM_INSECURE) or b"")[4:] != b"\1"

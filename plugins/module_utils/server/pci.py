@@ -21,7 +21,7 @@ from .pci_products import PRODUCTS, Product
 NVIDIA = 0x10DE
 MELLANOX = 0x15B3
 
-# Base class and sub-class. NVIDIA's old chipsets call their Ethernet functions "other bridge" as well, hence the ids.
+# Base class and sub-class. NVIDIA's old chipsets also call their Ethernet functions "other bridge", hence the IDs.
 _GPU_CLASSES = frozenset({0x0300, 0x0302})
 _OTHER_BRIDGE = 0x0680
 _INFINIBAND = 0x0207
@@ -32,7 +32,7 @@ _NVSWITCHES: tuple[tuple[range, str], ...] = (
     (range(0x22A0, 0x22A8), "hopper"),
 )
 
-# First device id of each block. An id above every known block counts as the newest generation.
+# First device ID of each block. IDs above every known block count as the newest generation.
 _BLOCKS: tuple[tuple[int, str], ...] = (
     (0x0000, "pre-maxwell"),
     (0x1340, "maxwell"),
@@ -60,11 +60,11 @@ GENERATIONS = tuple(dict.fromkeys(name for _first, name in _BLOCKS))
 
 # Newest driver branch with modules for these generations; every later one starts with Turing.
 _LAST_BRANCH = {"pre-maxwell": 470, "maxwell": 580, "pascal": 580, "volta": 580}
-# First branch that drives a generation, by the branches' release notes. No release notes list what is newer than
-# Blackwell yet, and it is in no older branch than Blackwell.
+# First branch that supports a generation, by the branches' release notes. No release notes list generations after
+# Blackwell yet, and no branch older than Blackwell's supports those.
 _FIRST_BRANCH = {"ada": 525, "hopper": 525, "blackwell": 570, "rubin": 570}
 _OPEN_ONLY_GENERATIONS = frozenset({"blackwell", "rubin"})
-# Grace Hopper: Hopper by generation, yet NVIDIA supports the open modules only.
+# Grace Hopper: Hopper by generation, but NVIDIA supports only the open modules.
 _OPEN_ONLY_DEVICES = frozenset({0x2342, 0x2348})
 _MIG_SINCE = GENERATIONS.index("ampere")
 
@@ -77,7 +77,7 @@ class PciDevice:
     class_code:         base class and sub-class, 0x0302 for a 3D controller.
     memory_bar:         bytes of its largest memory window that has an address; None without one.
     driver:             kernel driver bound to it, `nvidia`, `nouveau`, `vfio-pci` ...; None if none is.
-    is_virtual:         whether it is an SR-IOV virtual function, a vGPU's share of a GPU that is listed by itself.
+    is_virtual:         whether it is an SR-IOV virtual function, a vGPU's share of a separately listed GPU.
     manages_nvswitches: from its vital product data; None if they cannot be read.
     """
 
@@ -126,7 +126,7 @@ class PciDevice:
 
     @property
     def last_branch(self) -> int | None:
-        """Newest driver branch with modules for it; None if the newest that exists has them."""
+        """Newest driver branch with modules for it; None if the newest existing one has them."""
         return _LAST_BRANCH.get(self.generation)
 
     @property
@@ -135,7 +135,7 @@ class PciDevice:
 
     @property
     def mig_capable(self) -> bool | None:
-        """Whether NVIDIA lists it for MIG; None for a GPU that the table does not know and that may be."""
+        """Whether NVIDIA lists it for MIG; None for an unknown GPU that may be listed."""
         if self.product is not None:
             return self.product.mig
         if self.generation == UNKNOWN or GENERATIONS.index(self.generation) >= _MIG_SINCE:
@@ -162,7 +162,7 @@ def last_branch(gpus: Collection[PciDevice]) -> int | None:
 
 
 def first_branch(generations: Collection[str]) -> int:
-    """Oldest driver branch that drives GPUs of all these generations; 0 if each branch in use does."""
+    """Oldest driver branch that supports all these generations; 0 if each branch in use does."""
     return max((_FIRST_BRANCH.get(generation, 0) for generation in generations), default=0)
 
 
@@ -172,6 +172,6 @@ def may_have_hidden_nvswitches(gpus: Collection[PciDevice]) -> bool:
 
 
 def needs_nvlsm(devices: Collection[PciDevice]) -> bool | None:
-    """Whether the NVLink subnet manager has to run beside the fabric manager; None if a bridge would not tell."""
+    """Whether the NVLink subnet manager must run beside the fabric manager; None if a bridge does not show it."""
     answers = {device.manages_nvswitches for device in devices}
     return True if True in answers else None if None in answers else False

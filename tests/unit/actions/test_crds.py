@@ -116,7 +116,7 @@ def test_one_stays_for_what_somebody_else_has_of_its_kind(metadata: dict[str, An
     )
     outcome = remove_crds(KubeClient(transport), "example.com", "prod", deadline())
     assert outcome.result == {"crds": [{"name": "probes.example.com", "action": action}]}
-    warned = ["CRD probes.example.com stays for Probe shop/web"] if action == "kept" else []
+    warned = ["CRD probes.example.com is kept for Probe shop/web"] if action == "kept" else []
     assert outcome.warnings == warned
 
 

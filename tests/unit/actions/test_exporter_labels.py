@@ -1,4 +1,4 @@
-"""Which targets are believed about GPUs, where nobody says it."""
+"""The targets used for GPU metrics if the user selects none."""
 
 from __future__ import annotations
 

@@ -123,8 +123,8 @@ def test_namespaces_choose_workloads_and_not_the_cluster() -> None:
 
 def test_weeks_before_the_first_data_are_told() -> None:
     [warning] = read(Recording({"timestamp": values(NOW.timestamp() - 3600)}), weeks=4).warnings
-    assert "from 2026-11-25 11:00 UTC on, and 2026-11-02 was asked for" in warning
-    assert "prometheus_stack_retention of 28d" in warning
+    assert "begin at 2026-11-25 11:00 UTC, after 2026-11-02" in warning
+    assert "set prometheus_stack_retention to 28d" in warning
 
 
 def test_what_is_younger_than_a_step_is_found() -> None:
@@ -138,7 +138,7 @@ def test_what_is_younger_than_a_step_is_found() -> None:
         ((), "it has no rule that records namespace_workload:gpus_held:sum"),
         ([{"name": "cluster:gpus_offered:sum", "lastError": "many-to-many"}], "sum fails: many-to-many"),
         ([{"name": "cluster:gpus_offered:sum"}], "found no node that offers GPUs"),
-        (ApiError(404, "no such page", "rules"), "see that Prometheus evaluates the rules of role gpu_alerts"),
+        (ApiError(404, "no such page", "rules"), "check that Prometheus evaluates the rules of role gpu_alerts"),
     ],
 )
 def test_where_nothing_is_recorded_the_reason_is_named(rules: Any, seen: str) -> None:

@@ -1,4 +1,4 @@
-"""Autoscalers whose HPAs KEDA makes: what is written, kept, refused and removed, and the change of the backend."""
+"""Autoscalers with KEDA's HPAs: what is written, kept, rejected and removed, and the change of the backend."""
 
 from __future__ import annotations
 

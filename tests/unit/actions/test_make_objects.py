@@ -1,4 +1,4 @@
-"""Objects of a part: what is asked of the API server, and what is left alone. test_alerts_role.py asks a real one."""
+"""Objects of a part: requests, and objects that do not change. test_alerts_role.py uses a real API server."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_kind_that_nobody_serves_is_refused_and_in_check_mode_awaited() -> Non
 
     outcome = make_objects(KubeClient(FakeTransport({}), dry_run=True), "alerts", rules, [rule], "prod")
     assert outcome.changed
-    assert outcome.warnings == ["no PrometheusRule is served yet: it cannot be judged"]
+    assert outcome.warnings == ["no PrometheusRule is served yet, so it cannot be checked"]
     assert not make_objects(KubeClient(FakeTransport({})), "alerts", rules, [], "prod").changed
 
 

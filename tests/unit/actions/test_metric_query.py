@@ -1,4 +1,4 @@
-"""One question to a metric API: what is refused, what is asked, and which hop is named when there is no value."""
+"""A query to a metrics API: what is rejected and requested, and the hop in the error without a value."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "external with a name": ({**EXTERNAL_OPTIONS, "name": "chat-0"}, "does not belong to an object"),
     "external with a resource": ({**EXTERNAL_OPTIONS, "resource": "nodes"}, "does not belong to an object"),
     "target with a resource": ({**TARGET, "resource": "nodes"}, "target stands for its pods"),
-    "pods without a namespace": ({"namespace": None}, "pods are in a namespace"),
+    "pods without a namespace": ({"namespace": None}, "pods need a namespace"),
     "all namespaces": ({"resource": "namespaces", "namespace": None}, "a query is for one namespace"),
     "two namespaces": ({"resource": "namespaces", "name": "web"}, "a query is for one namespace"),
     "labels and a name": ({"name": "chat-0", "label_selectors": ["a=b"]}, "one object is named"),
@@ -459,7 +459,7 @@ def test_what_is_no_jmespath(expression: str) -> None:
     with pytest.raises(HopError) as caught:
         metric_condition(expression)
     assert caught.value.hop == "until"
-    assert "is no JMESPath" in caught.value.seen
+    assert "is not a JMESPath expression" in caught.value.seen
 
 
 def test_a_function_that_only_some_answers_lead_to_is_refused_when_they_do() -> None:

@@ -254,7 +254,9 @@ def test_a_step_is_a_look_of_the_controller_unless_it_is_given() -> None:
         assert plan["history"]["step_s"] == expected
 
 
-@pytest.mark.parametrize(("letters", "why"), [(46, "Prometheus has recorded none"), (47, "truncate such a long name")])
+@pytest.mark.parametrize(
+    ("letters", "why"), [(46, "Prometheus has recorded none"), (47, "such a long name is truncated")]
+)
 def test_pods_whose_names_are_cut_are_not_told(letters: int, why: str) -> None:
     """Prometheus has recorded them, and nobody knows whose they are."""
     (left_out,) = planned(autoscaler("x" * letters), {})["not_planned"]

@@ -1,4 +1,4 @@
-"""One run of the proof against a cluster that keeps what is written: what is proven, kept, refused and removed."""
+"""One run of the proof against a cluster that stores writes: what is proven, kept, rejected and removed."""
 
 from __future__ import annotations
 

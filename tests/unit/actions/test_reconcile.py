@@ -834,7 +834,7 @@ def test_inventories_share_a_rule_and_neither_changes_it_under_the_other() -> No
     transport = cluster(("chat",), [theirs, hpa])
     with pytest.raises(HopError) as caught:
         run(transport, wanted, rules=OPTIONS_OF_B)
-    seen = "PrometheusRule kubegpu-gpu: it belongs to inventory a, and inventory b needs another content"
+    seen = "PrometheusRule kubegpu-gpu: it belongs to inventory a, and inventory b needs different content"
     assert caught.value.seen == seen
     command = "kubectl -n monitoring label --overwrite prometheusrule kubegpu-gpu kubegpu.autoscale/inventory=b"
     assert caught.value.fix.endswith(command)
@@ -924,7 +924,7 @@ def test_rules_that_no_prometheus_would_select_are_warned_of(spec: dict[str, Any
     }
     warnings = run(cluster(("chat",), [], **answers), autoscalers("chat"), dry_run=True).warnings
     assert [warned in text for text in warnings] == ([True] if warned else [])
-    assert all("they are made in namespace monitoring with labels release=" in text for text in warnings)
+    assert all("they are created in namespace monitoring with labels release=" in text for text in warnings)
 
 
 def test_who_has_the_rights_of_a_namespace_alone_is_told_and_served() -> None:

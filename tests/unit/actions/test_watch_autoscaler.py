@@ -28,7 +28,7 @@ TARGET = {"spec": {"selector": {"matchLabels": {"app": "chat"}}}, "status": {"re
 
 
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """Time that passes only during sleeps."""
 
     def __init__(self) -> None:
         self.now_s = BEGAN_S
@@ -96,7 +96,7 @@ def test_an_autoscaler_or_a_target_that_is_not_there(missing):
 
 
 def test_a_kind_that_nobody_serves():
-    with pytest.raises(HopError, match="no kind Deployment of apps/v1"):
+    with pytest.raises(HopError, match="no kind Deployment in apps/v1"):
         watched({"GET /apis/apps/v1": {"resources": []}})
 
 

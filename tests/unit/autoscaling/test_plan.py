@@ -112,7 +112,7 @@ def test_what_the_numbers_leave_out_is_said() -> None:
     notes = plan(subject([nan] * 8 + [100.0] * 4, replicas=[1.0] * 12), [], 15)["notes"]
     assert notes == [
         "2 minutes have no sample of gpu; nothing is decided there",
-        "all pods were full for 1 minutes: more may have been asked for than is recorded",
+        "all pods were full for 1 minutes: the load may have been higher than what is recorded",
     ]
 
 

@@ -157,7 +157,7 @@ REFUSED = {
     ),
     "object of an unknown kind": (
         params(target={"kind": "LeaderWorkerSet", "name": "x"}, metric_type="Object"),
-        "metric_type Object cannot tell the pods of a LeaderWorkerSet",
+        "metric_type Object cannot identify the pods of a LeaderWorkerSet",
     ),
     "target value of another metric": (
         params(target_values={"gpu_util": 5}),

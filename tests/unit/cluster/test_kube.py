@@ -61,7 +61,7 @@ def test_a_conflict_names_the_manager() -> None:
     [
         ("HorizontalPodAutoscaler", "adopt: true"),
         ("CustomResourceDefinition", "leave the CRD to it: `kubectl label crd chat app.kubernetes.io/managed-by-`"),
-        ("PrometheusRule", "by deletion of the object"),
+        ("PrometheusRule", "or delete the object"),
     ],
 )
 def test_a_conflict_says_how_to_end_it(kind: str, fix: str) -> None:

@@ -130,7 +130,7 @@ CASES = {
     "ours in another namespace": Case(
         PLUGIN,
         {"device_plugin": [found("gpus/ours", owned=True, release="gpus/nvidia-device-plugin")]},
-        ("two of them give out the same GPUs", "with these two and nvidia_device_plugin_state=absent"),
+        ("two of them allocate the same GPUs", "with these two and nvidia_device_plugin_state=absent"),
         {"nvidia_device_plugin_state": "present"},
     ),
     "ours in another namespace, and it is to go": Case(
@@ -169,7 +169,7 @@ CASES = {
     "two device plugins": Case(
         PLUGIN,
         {"device_plugin": [found("kube-system/plugin")]},
-        ("two of them give out the same GPUs", "set nvidia_device_plugin_state=existing to use it"),
+        ("two of them allocate the same GPUs", "set nvidia_device_plugin_state=existing to use it"),
         {"nvidia_device_plugin_state": "present"},
     ),
     "a DRA driver": Case(PLUGIN, {"dra_driver": [found("dra/driver")]}, ("existing",)),

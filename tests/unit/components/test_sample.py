@@ -117,7 +117,7 @@ def test_objects_of_others_are_in_the_way() -> None:
     assert found["left"] == []
     assert found["refusals"] == [
         "sample -> cluster: Service sample in namespace gpus was not created by this collection. Nothing was changed."
-        " Next: set gpu_workload_namespace or gpu_workload_name to others."
+        " Next: set gpu_workload_namespace or gpu_workload_name to another name."
     ]
     assert sample([NAMESPACE, theirs], "absent", service=True)["refusals"] == []
 

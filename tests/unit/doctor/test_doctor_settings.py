@@ -360,7 +360,7 @@ def test_what_looks_like_a_fault_and_is_none(change: Callable[[Cluster], None]) 
         ("HPA_MANIFEST_OUTDATED", "it was last applied as autoscaling/v2beta2, the API server is v1.36.3"),
         ("ADAPTER_RULE_WRONG", "rule 4 of 4, for `rate(requests_total"),
         ("ADAPTER_NOT_RESTARTED", "was written at 2027-01-15 07:50:00Z, the adapter's newest pod has run since"),
-        ("ADAPTER_OVERLOADED", "OOMKilled 10 minutes ago, 4 restarts; 1 rules take series of any name"),
+        ("ADAPTER_OVERLOADED", "OOMKilled 10 minutes ago, 4 restarts; 1 rules match series of any name"),
         ("EXPORTER_FIELD_MISSING", "no DCGM_FI_DEV_FB_USED or DCGM_FI_DEV_FB_FREE; exporter: dcgm-exporter:4.6.0"),
     ],
 )
@@ -411,12 +411,12 @@ def test_rules_that_work_have_no_fault(rule: dict[str, Any]) -> None:
         ("x{pod!=''} > 0", {}, "is not a selector"),
         ("x{pod}", {}, "is not a selector"),
         ("x{pod=web}", {}, "is not a selector"),
-        ('{pod=~".*"}', {}, "fits the empty string"),
-        ('{pod=""}', {}, "fits the empty string"),
-        ("{}", {}, "fits the empty string"),
+        ('{pod=~".*"}', {}, "matches the empty string"),
+        ('{pod=""}', {}, "matches the empty string"),
+        ("{}", {}, "matches the empty string"),
         ('{__name__=~"^(gpu_.*"}', {}, "missing ), unterminated subpattern"),
-        ('{__name__=~"(?!go_).*"}', {}, "looks around"),
-        ('{__name__=~"gpu_\\d"}', {}, "a backslash is written twice"),
+        ('{__name__=~"(?!go_).*"}', {}, "uses lookaround"),
+        ('{__name__=~"gpu_\\d"}', {}, "a backslash must be doubled"),
         ("x", {"name": {"matches": "^(a)_(b)$"}}, "there is no name.as"),
         ("x", {"name": {"matchs": "y"}}, "unknown option name.matchs"),
         ("x", {"name": "y"}, "name is not a mapping of options"),
@@ -559,7 +559,7 @@ def test_labels_that_a_node_lacks_are_those_that_it_is_to_have() -> None:
     selected[0]["matchExpressions"][0] |= {"key": "zone", "operator": "DoesNotExist"}
     del cluster.pods["dcgm-exporter-gpu1"]
     finding = next(found for found in cluster.report(grace=False)["findings"] if found["hop"] == "exporter")
-    assert "the DaemonSet's node affinity leaves the node out" in finding["cause"]
+    assert "the DaemonSet's node affinity excludes the node" in finding["cause"]
 
 
 @pytest.mark.parametrize("name", ["METRIC_WITHOUT_VALUE", "RULE_GIVES_NOTHING"])

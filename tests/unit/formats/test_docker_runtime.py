@@ -90,7 +90,7 @@ def test_somebody_s_default_is_not_replaced() -> None:
 
 @pytest.mark.parametrize("document", ["{", '{"a": 1,}', "[]", '{"runtimes": []}'])
 def test_what_is_no_settings_is_refused(document: str) -> None:
-    with pytest.raises(ValueError, match=r"no table of settings|Expecting|Illegal trailing"):
+    with pytest.raises(ValueError, match=r"not an object with settings|Expecting|Illegal trailing"):
         with_runtime(document, *OURS)
-    with pytest.raises(ValueError, match=r"no table of settings|Expecting|Illegal trailing"):
+    with pytest.raises(ValueError, match=r"not an object with settings|Expecting|Illegal trailing"):
         without_runtime(document, *OURS)

@@ -42,7 +42,7 @@ def test_of_several_the_first_counts() -> None:
     "text", ["", "no certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]
 )
 def test_what_is_no_certificate_is_an_error(text: str) -> None:
-    with pytest.raises(ValueError, match="no certificate in PEM"):
+    with pytest.raises(ValueError, match="no PEM certificate found"):
         not_after(text)
 
 

@@ -80,7 +80,7 @@ WRONG = {
         "",
         "selects no context: its current-context is empty",
     ),
-    "another file": ("[SECRET]", "", "is no kubeconfig: it is no mapping"),
+    "another file": ("[SECRET]", "", "is not a kubeconfig: it is not a mapping"),
     "no file": (None, "", "there is no file"),
 }
 

@@ -142,7 +142,7 @@ def test_records_of_other_files_stay(file: File) -> None:
     ("text", "seen"),
     [
         ("a: b: THE-ONLY-TOKEN", "is not YAML: line 1: mapping values are not allowed here"),
-        ("- THE-ONLY-TOKEN", "is no kubeconfig"),
+        ("- THE-ONLY-TOKEN", "is not a kubeconfig"),
         ("\ud800", "cannot be read: the file is not UTF-8 text"),
     ],
 )

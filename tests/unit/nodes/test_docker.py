@@ -199,7 +199,7 @@ def test_the_default_runtime_is_one_if_it_is_asked_for(asked: Any) -> None:
 
 UNMERGEABLE = {
     "no JSON": ('{"log-driver": }\n', False, "Expecting value"),
-    "no table": ("[]", False, "it is no table of settings"),
+    "no table": ("[]", False, "it is not an object with settings"),
     "another default": ('{"default-runtime": "kata"}\n', True, "its default-runtime is kata"),
 }
 

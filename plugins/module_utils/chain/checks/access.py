@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether the cluster could be read: what could not be is no green."""
+"""Checks whether the cluster could be read. Hops that could not be read are not ok."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def cluster(state: State) -> Iterator[CheckResult]:
 
 
 def _subject(user: str) -> str:
-    """As kubectl names who gets a role."""
+    """The subject of a role in kubectl's format."""
     if user.startswith(_SERVICE_ACCOUNT):
         return f"--serviceaccount {user.removeprefix(_SERVICE_ACCOUNT)}"
     return f"--user {user or 'USER'}"

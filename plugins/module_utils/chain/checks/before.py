@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Checks of a proposal: what is asked for, against itself and against what others have. Asked before a change alone."""
+"""Checks of a proposal, against itself and existing objects. They run only before a change."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ SPEC_CLUSTER_UNKNOWN = FindingType(
 
 @check("cluster-wide objects can be read", SPEC_CLUSTER_UNKNOWN)
 def cluster_is_known(state: State) -> Iterator[CheckResult]:
-    """For who has the rights of a namespace alone."""
+    """For users with access to only one namespace."""
     unread = dict.fromkeys(filter(None, (state.proposal.unread, *state.unavailable.values())))
     if unread:
         yield CheckResult(SPEC_CLUSTER_UNKNOWN, "cluster", "; ".join(unread))
@@ -147,7 +147,7 @@ def rules_will_be_selected(state: State) -> Iterator[CheckResult]:
     rule = state.proposal.rule
     if rule and (why := why_not_selected(state, rule, "ruleSelector", "ruleNamespaceSelector")):
         place = f"in namespace {rule['metadata']['namespace']} with labels {labels_text(labels_of(rule))}"
-        yield CheckResult(SPEC_RULE_NOT_SELECTED, "recording rules", f"they are made {place}; {why}")
+        yield CheckResult(SPEC_RULE_NOT_SELECTED, "recording rules", f"they are created {place}; {why}")
 
 
 SPEC_RULE_OF_OTHERS = FindingType(
@@ -206,7 +206,7 @@ def rules_of_inventories(state: State) -> Iterator[CheckResult]:
         yield CheckResult(
             SPEC_RULE_OF_INVENTORY,
             f"PrometheusRule {name}",
-            f"it {maker(rule)}, and inventory {state.proposal.inventory} needs another content",
+            f"it {maker(rule)}, and inventory {state.proposal.inventory} needs different content",
             template_vars={"command": command},
         )
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Checks of a proposal against KEDA and existing ScaledObjects. Asked before a change alone."""
+"""Checks of a proposal against KEDA and existing ScaledObjects. They run only before a change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...marks import is_managed, is_of, maker
 from ..objects import Manifest, owners
 from ..state.cluster import State
 
-# HPAConfigurableTolerance is on by default from then on.
+# HPAConfigurableTolerance is enabled by default from this version on.
 _TOLERANCE_MINOR = 35
 
 SPEC_KEDA_MISSING = FindingType(
@@ -111,7 +111,7 @@ SPEC_HPA_OF_SCALED_OBJECT = FindingType(
 
 @check("no HPA of that name belongs to another ScaledObject", SPEC_HPA_OF_SCALED_OBJECT)
 def hpa_of_scaled_object(state: State) -> Iterator[CheckResult]:
-    """By the adapter's autoscalers a ScaledObject of this collection is released, and no other is."""
+    """Autoscalers of the adapter release ScaledObjects of this collection, but no others."""
     for autoscaler in state.proposal.autoscalers:
         hpa = state.proposal.hpas.get(autoscaler.key)
         for owner in [name for kind, name in owners(hpa) if kind == SCALED_OBJECT] if hpa else ():
@@ -137,7 +137,7 @@ SPEC_KEDA_TOLERANCE = FindingType(
 
 @check("the HPA keeps its tolerance", SPEC_KEDA_TOLERANCE)
 def tolerance_is_kept(state: State) -> Iterator[CheckResult]:
-    """A version that is not known is no reason."""
+    """An unknown version does not fail."""
     version = re.match(r"v1\.(\d+)", state.server_version or "")
     if not version or int(version[1]) >= _TOLERANCE_MINOR:
         return
@@ -173,7 +173,7 @@ def scaled_objects_are_known(state: State) -> Iterator[CheckResult]:
 
 
 def _by_keda(state: State) -> Iterator[tuple[Autoscaler, Manifest | None]]:
-    """The autoscalers that need a ScaledObject, each with the one of its name."""
+    """The autoscalers that need a ScaledObject, each with the existing one of that name."""
     for autoscaler in state.proposal.autoscalers:
         if needs_scaled_object(autoscaler):
             yield autoscaler, state.proposal.scaled_objects.get(autoscaler.key)

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Checks of autoscalers with min_replicas: 0 against the cluster. Asked before a change alone."""
+"""Checks of autoscalers with min_replicas: 0 against the cluster. They run only before a change."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ SPEC_ZERO_ASLEEP = FindingType(
     "SPEC_ZERO_ASLEEP",
     Hop.SPEC,
     "warning",
-    cause="an HPA wakes only a workload that it scaled to zero itself, and takes any other for switched off",
+    cause="an HPA wakes only a workload that it scaled to zero itself, and treats any other as switched off",
     fix="kubectl -n {namespace} scale {target} --replicas=1",
     before="warn",
 )
@@ -122,7 +122,7 @@ def zero_is_left(state: State) -> Iterator[CheckResult]:
 
 
 def _to_zero(state: State, *, by_keda: bool | None = None) -> Iterator[Autoscaler]:
-    """by_keda: those of one backend only."""
+    """by_keda: selects the backend."""
     for autoscaler in state.proposal.autoscalers:
         if not autoscaler.min_replicas and by_keda in (None, needs_scaled_object(autoscaler)):
             yield autoscaler

@@ -14,7 +14,7 @@ from ..state.cluster import State
 from ..state.nodes import is_up, lost_gpus
 from ..texts import first_and_rest
 
-# A driver, an image pull and the first NVML call of a new node.
+# Time for a driver, an image pull and the first NVML call of a new node.
 NODE_GRACE_S = 300
 
 DEVICE_PLUGIN_MISSING = FindingType(

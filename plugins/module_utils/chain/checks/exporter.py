@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether an exporter runs on each GPU node and names the pods that hold GPUs."""
+"""Checks that an exporter runs on each GPU node, and names the pods that hold GPUs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from ..state.cluster import State
 from ..texts import first_and_rest
 from .device_plugin import NODE_GRACE_S
 
-# Readiness of the chart's exporter begins after 45 s.
+# The chart's exporter becomes ready after 45 s.
 _START_GRACE_S = 120
-# Older restarts have passed.
+# Older restarts are ignored.
 _RECENT_S = 3600
 _PROFILED = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 _UTILISATION = "DCGM_FI_DEV_GPU_UTIL"
@@ -46,11 +46,11 @@ EXPORTER_MOUNT_FAILS = FindingType(
 )
 
 
-# Before the checks that see what follows from it.
+# Precedes the checks of its consequences.
 @check("the exporter's volumes can be mounted", EXPORTER_MOUNT_FAILS, needs=("daemon_sets", "component_pods", "events"))
 def mounts(state: State) -> Iterator[CheckResult]:
     for pod in state.agents.waiting_exporters:
-        # Two events alternate: the fault of one volume, and that the kubelet has waited for all volumes.
+        # Two events alternate: the error of one volume, and that the kubelet has waited for all volumes.
         events = [event for event in state.warnings.about(pod) if event.get("reason") == "FailedMount"]
         events.sort(key=lambda event: "MountVolume" in str(event.get("message")))
         if events:
@@ -138,7 +138,7 @@ EXPORTER_PROBES_KILL = FindingType(
     needs=("daemon_sets", "component_pods"),
 )
 def exporter_restarts(state: State) -> Iterator[CheckResult]:
-    """Restarts that were not the exporter's own fault, of pods that run again; a reboot of the node is no restart."""
+    """Restarts of running pods that the exporter did not cause itself; a reboot of the node does not count."""
     for daemon_set in state.agents.exporters:
         container = EXPORTER.container(daemon_set) or {}
         for pod in state.agents.pods_of([daemon_set]):
@@ -165,7 +165,7 @@ def exporter_restarts(state: State) -> Iterator[CheckResult]:
 
 
 def _was_away_since(state: State, pod: Manifest, ended_s: float) -> bool:
-    """Whether the pod's node has come back since so many seconds."""
+    """Whether the pod's node has returned within so many seconds."""
     node = state.gpu_nodes.get(pod["spec"].get("nodeName", ""))
     back_s = state.clock.condition_age_s(node, "Ready") if node else None
     return back_s is not None and back_s <= ended_s
@@ -221,7 +221,7 @@ EXPORTER_SERVES_NOTHING = FindingType(
 
 @check("the exporter sees GPUs", EXPORTER_SERVES_NOTHING, needs=(*_PODS, "prometheus"))
 def exporter_values(state: State) -> Iterator[CheckResult]:
-    """Exporters that Prometheus reads without any value. Silent where a relabeling hides whose series are whose."""
+    """Exporters that Prometheus scrapes without any value. No result if relabeling hides the exporter of a series."""
     if state.prometheus.serving is None:
         return
     serving = {row.labels.get("instance") for row in state.prometheus.serving}
@@ -271,7 +271,7 @@ EXPORTER_DEVICE_IDS = FindingType(
     needs=("nodes", "daemon_sets", "prometheus"),
 )
 def exporter_settings(state: State) -> Iterator[CheckResult]:
-    """Why no series names a pod; silent as soon as one does."""
+    """Why no series names a pod; no result if any does."""
     if state.prometheus.names_pods:
         return
     is_on_gke = any("cloud.google.com/gke-accelerator" in labels_of(node) for node in state.gpu_nodes.values())
@@ -370,7 +370,7 @@ def sharing(state: State) -> Iterator[CheckResult]:
 
 
 def _is_shared(node: Manifest, facts: Mapping[str, Any]) -> bool:
-    """By GPU feature discovery's label, by the resource's name, or because more are offered than there are."""
+    """By GPU feature discovery's label, by the resource's name, or because more GPUs are offered than exist."""
     offered = gpus_of([node])
     return (
         labels_of(node).get("nvidia.com/gpu.sharing-strategy", "none") != "none"
@@ -380,7 +380,7 @@ def _is_shared(node: Manifest, facts: Mapping[str, Any]) -> bool:
 
 
 def _offers_more_than_it_has(offered: Mapping[str, int], gpus: Sequence[Mapping[str, Any]]) -> bool:
-    """MIG instances may be offered as whole GPUs: a node that may have any says nothing."""
+    """MIG instances may be offered as whole GPUs, so nodes that may have some are skipped."""
     has_no_mig = bool(gpus) and all(gpu.get("mig_capable") is False for gpu in gpus)
     return has_no_mig and offered.get(f"{NVIDIA}gpu", 0) > len(gpus)
 

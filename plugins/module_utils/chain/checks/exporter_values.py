@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether what the exporter serves is whole, true and new."""
+"""Checks that the exporter's values are complete, plausible and current."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..state.cluster import State
 from ..texts import first_and_rest
 from .device_plugin import NODE_GRACE_S
 
-# Readiness of the chart's exporter begins after 45 s.
+# The chart's exporter becomes ready after 45 s.
 _START_GRACE_S = 120
 _PROFILED = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 _UTILISATION = "DCGM_FI_DEV_GPU_UTIL"
@@ -41,7 +41,7 @@ PROFILING_MISSING = FindingType(
 
 @check("profiling fields", PROFILING_MISSING, needs=("daemon_sets", "prometheus"))
 def profiling(state: State) -> Iterator[CheckResult]:
-    """Only where a metric has no other source: the metric gpu falls back on GPU_UTIL by itself."""
+    """Only for metrics without another source: the metric gpu falls back to GPU_UTIL by itself."""
     needing = [
         autoscaler
         for autoscaler in state.autoscalers
@@ -117,7 +117,7 @@ EXPORTER_IMPOSSIBLE_VALUES = FindingType(
 
 @check("values are plausible", EXPORTER_LOSES_A_GPU, EXPORTER_IMPOSSIBLE_VALUES, needs=("prometheus",))
 def impossible_values(state: State) -> Iterator[CheckResult]:
-    """For GPUs that autoscaled pods hold. Only if there are no such values, for other GPUs."""
+    """GPUs held by autoscaled pods. Without any, other GPUs count."""
     held: list[CheckResult] = []
     others: list[CheckResult] = []
     for row in state.prometheus.blanks:
@@ -187,7 +187,7 @@ def collect_interval(state: State) -> Iterator[CheckResult]:
     needs=("nodes", "daemon_sets", "component_pods", "prometheus", "metrics"),
 )
 def profiling_by_node(state: State) -> Iterator[CheckResult]:
-    """DCGM leaves profiling out for a whole node if one of its GPUs has none."""
+    """DCGM omits profiling for a whole node if one of its GPUs does not support it."""
     fields = _fields_by_node(state)
     needed = {
         node
@@ -209,7 +209,7 @@ def profiling_by_node(state: State) -> Iterator[CheckResult]:
 
 
 def _fields_by_node(state: State) -> dict[str, set[str]]:
-    """Which of the metrics' sources each node's exporter reports, if its target can be identified."""
+    """Sources of the metrics that each node's exporter reports, if its target can be identified."""
     nodes = {
         row.labels.get("instance", ""): pod["spec"].get("nodeName", "")
         for pod in state.agents.exporter_pods
@@ -240,7 +240,7 @@ EXPORTER_FIELD_MISSING = FindingType(
     needs=("daemon_sets", "component_pods", "prometheus", "metrics"),
 )
 def metric_fields(state: State) -> Iterator[CheckResult]:
-    """Only where nothing else gives the metric a value, and an exporter is read.
+    """Only if no other source gives the metric a value, and an exporter is scraped.
 
     After a scrape that exceeds its sampleLimit, Prometheus still returns older readings, without a staleness marker.
     """

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether HPAs act: their controller, their conditions, their scaling rules."""
+"""Checks that HPAs act: their controller, conditions and scaling rules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .workload import holders_of_targets, target_of
 
 _START_GRACE_S = 120
 _LONG_S = 1800
-# Of the metrics APIs, as the API server names it to the controller.
+# Metrics APIs as they occur in the API server's errors.
 _REFUSED_GROUP = re.compile(r"\b(?:(?:custom|external)\.)?metrics\.k8s\.io\b")
 
 HPA_CONTROLLER_SILENT = FindingType(
@@ -38,7 +38,7 @@ HPA_CONTROLLER_SILENT = FindingType(
 
 @check("the HPA controller is alive", HPA_CONTROLLER_SILENT, needs=("hpas", "leases"))
 def hpa_controller_is_alive(state: State) -> Iterator[CheckResult]:
-    """A control plane of one server may have a lease that is not renewed. Then its writes show that it is alive."""
+    """The lease of a single control plane may not be renewed. Then writes show that the controller is alive."""
     silent_s = silence_s(state, CONTROLLER_MANAGER)
     written = [state.clock.last_write_age_s(autoscaler.hpa) for autoscaler in state.autoscalers]
     if silent_s is None or silent_s <= SILENT_S or (youngest(written) or math.inf) < silent_s - SILENT_S:
@@ -163,7 +163,7 @@ HPA_NOT_ACTIVE = FindingType(
     "conditions of the HPA", HPA_CANNOT_SCALE, HPA_SELECTOR_AMBIGUOUS, HPA_FORBIDDEN, HPA_NOT_ACTIVE, needs=("hpas",)
 )
 def hpa_conditions(state: State) -> Iterator[CheckResult]:
-    """Without target or pods, or beside a second HPA, an HPA can do nothing: that is said of the workload."""
+    """Without a target or pods, or beside a second HPA, an HPA cannot act: findings of the workload report that."""
     holders = holders_of_targets(state)
     for autoscaler in state.autoscalers:
         name, affected = f"HPA {autoscaler}", state.affected_by([autoscaler])
@@ -301,7 +301,7 @@ HPA_DOWN_DISABLED = FindingType(
 
 @check("the HPA may scale down", HPA_DOWN_DISABLED, needs=("hpas",))
 def hpa_may_scale_down(state: State) -> Iterator[CheckResult]:
-    """It can be intended, so it counts only if the HPA has wanted fewer for long. A tolerance sets no condition."""
+    """May be intended, so it counts only if the HPA has wanted fewer for long. A tolerance sets no condition."""
     for autoscaler in state.autoscalers:
         rules, limited = rules_of(autoscaler, "scaleDown"), condition(autoscaler.hpa, "ScalingLimited")
         paused, template_vars = _paused_by_keda(state, autoscaler, "paused-scale-in")
@@ -320,7 +320,7 @@ def hpa_may_scale_down(state: State) -> Iterator[CheckResult]:
 
 
 def _limited_age_s(state: State, autoscaler: AutoscalerState) -> float | None:
-    """For how long the reason may have been what it is: with a new reason the condition keeps its time."""
+    """Longest possible age of the reason: with a new reason the condition keeps its time."""
     scaled = state.clock.seconds_since((autoscaler.hpa.get("status") or {}).get("lastScaleTime"))
     return youngest([state.clock.condition_age_s(autoscaler.hpa, "ScalingLimited"), scaled])
 
@@ -330,7 +330,7 @@ def rules_of(autoscaler: AutoscalerState, direction: str) -> Mapping[str, Any]:
 
 
 def _paused_by_keda(state: State, autoscaler: AutoscalerState, annotation: str) -> tuple[str, dict[str, str]]:
-    """Owner of the annotation, for the text of a finding; empty if there is no annotation."""
+    """Owner of the annotation, for the text of a finding; empty without the annotation."""
     owner = next((name for kind, name in owners(autoscaler.hpa) if kind == "ScaledObject"), "")
     template_vars = {"namespace": autoscaler.key[0], "owner": owner}
     for scaled_object in state.scaled_objects:

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether an HPA's metrics can be scaled on: their speed, their unit, what they are of."""
+"""Checks whether an HPA's metrics are suitable: their speed, unit and subject."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from ..texts import quote
 from .hpa import rules_of
 
 _START_GRACE_S = 120
-# The default of the HPA controller.
+# Default of the HPA controller.
 _TOLERANCE = 0.1
-# Model servers keep the GPU's memory and engine busy at any load.
+# Model servers keep GPU memory and engine busy at any load.
 _MODEL_SERVERS = re.compile(r"vllm|sglang|text-generation-inference")
 _STANDS_STILL = frozenset({"gpu", "gpu_util", "gpu_memory", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"})
-# An HPA that looks so often at one value compounds its own decision; stock (30 s and 15 s) is just at the edge.
+# An HPA that evaluates a value this often compounds its own decision; the defaults (30 s, 15 s) are just at the edge.
 _LOOKS_AT_ONE_VALUE = 2
-# Fields that DCGM gives as 0 to 1.
+# Fields that DCGM reports as 0 to 1.
 _RATIO = re.compile(r"DCGM_FI_PROF_(?:GR_ENGINE_ACTIVE|SM_ACTIVE|SM_OCCUPANCY|DRAM_ACTIVE|PIPE_\w+_ACTIVE)")
 _MADE_PERCENT = re.compile(r"\b100\b|\b1e2\b|\b0?\.01\b")
-# The minor version of Kubernetes that a version of HPAs is gone from.
+# Minor version of Kubernetes from which a version of the HPA API is not served.
 _REMOVED = {"autoscaling/v2beta1": 25, "autoscaling/v2beta2": 26}
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _APPLIED_VERSION = re.compile(r'"apiVersion":\s*"(autoscaling/\w+)"')
@@ -50,7 +50,7 @@ HPA_FASTER_THAN_METRIC = FindingType(
 
 @check("the metric keeps up with the HPA", HPA_FASTER_THAN_METRIC, needs=("hpas", "metrics"))
 def metric_keeps_up(state: State) -> Iterator[CheckResult]:
-    """Uses only periods that are known, not assumed ones."""
+    """Uses only known periods, not assumed ones."""
     for autoscaler in state.autoscalers:
         budget = autoscaler.budget or {}
         sources = budget.get("sources") or {}
@@ -69,7 +69,7 @@ def metric_keeps_up(state: State) -> Iterator[CheckResult]:
 
 
 def _is_held_up(state: State, budget: Mapping[str, Any]) -> bool:
-    """By an exporter that is slower than its scrapes, which is a finding of the exporter."""
+    """Whether the exporter is slower than its scrapes, which is a finding of the exporter."""
     return bool(state.agents.exporters) and repeats_values(budget["collect_s"], budget["scrape_s"])
 
 
@@ -100,7 +100,7 @@ def target_units(state: State) -> Iterator[CheckResult]:
 
 
 def _texts_of(state: State, metric: MetricState) -> Iterator[str]:
-    """The texts that make a metric: its name, recording rules, rules of the adapter."""
+    """Texts that define a metric: its name, recording rules, and rules of the adapter."""
     yield metric.name
     for name in dict.fromkeys(filter(None, (metric.name, metric.series))):
         for rule in (state.prometheus.rules or {}).get(name, ()):
@@ -116,7 +116,7 @@ def _is_bare_ratio(text: str) -> bool:
 
 
 def _most(autoscaler: AutoscalerState, metric: MetricState, text: str) -> int:
-    """The largest possible value. For a sum it is the GPUs of a pod; 0 if that is not known."""
+    """The largest possible value. For a sum it is the number of GPUs of a pod; 0 if unknown."""
     if "sum" not in text:
         return 1
     return sum(autoscaler.gpus.values()) if metric.type == "Pods" else 0
@@ -133,7 +133,7 @@ HPA_METRIC_OF_ALL_GPUS = FindingType(
 
 @check("metrics are of the workload's GPUs", HPA_METRIC_OF_ALL_GPUS, needs=("hpas",))
 def metrics_are_of_the_workload(state: State) -> Iterator[CheckResult]:
-    """Only DCGM's own names: what a Service of the workload reports may well be of its pods."""
+    """Only DCGM's own names, because a Service of the workload may report values of its pods."""
     for autoscaler in state.autoscalers:
         for entry in autoscaler.hpa["spec"].get("metrics") or ():
             described = (entry.get("object") or {}).get("describedObject") or {}
@@ -156,7 +156,7 @@ HPA_MANIFEST_OUTDATED = FindingType(
 
 @check("its manifest can be applied again", HPA_MANIFEST_OUTDATED, needs=("hpas",))
 def hpa_manifest(state: State) -> Iterator[CheckResult]:
-    """Silent if the HPA was written later in a version that is served: then there is another manifest."""
+    """No result if the HPA was later written in a served version: then another manifest exists."""
     for autoscaler in state.autoscalers:
         text = (autoscaler.hpa["metadata"].get("annotations") or {}).get(_LAST_APPLIED, "")
         match = _APPLIED_VERSION.search(text)
@@ -218,7 +218,7 @@ HPA_AVERAGES_REVISIONS = FindingType(
 
 @check("both revisions of a rollout are within the target", HPA_AVERAGES_REVISIONS, needs=("targets", "metrics"))
 def revisions_are_within_the_target(state: State) -> Iterator[CheckResult]:
-    """By the HPA's own tolerance. Where the average is over the target as well, the HPA acts."""
+    """Uses the HPA's own tolerance. If the average is also over the target, the HPA acts."""
     for autoscaler in state.autoscalers:
         revisions, tolerance = autoscaler.revisions, rules_of(autoscaler, "scaleUp").get("tolerance")
         more = _TOLERANCE if tolerance is None else parse_quantity(str(tolerance))
@@ -241,6 +241,6 @@ def revisions_are_within_the_target(state: State) -> Iterator[CheckResult]:
 
 
 def _mean(metric: MetricState, pods: Iterable[str]) -> float | None:
-    """Of the pods with a value; None without pods, as with metrics of another type."""
+    """Average of the pods with a value; None without pods, as for metrics of another type."""
     values = [metric.values[pod] for pod in pods if pod in metric.values]
     return sum(values) / len(values) if values else None

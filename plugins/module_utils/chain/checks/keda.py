@@ -54,7 +54,7 @@ HPA_PAUSED = FindingType(
 
 @check("no ScaledObject of GPUs is paused", HPA_PAUSED, needs=("scaled_objects",))
 def keda_is_not_paused(state: State) -> Iterator[CheckResult]:
-    """Without an HPA nothing else is looked at."""
+    """Without an HPA, nothing else is checked."""
     for scaled_object in scaled_objects_of_gpus(state):
         if annotation := pause_of(scaled_object):
             text = scaled_object["metadata"]["annotations"][ANNOTATION + annotation]
@@ -94,7 +94,7 @@ def empty_is_no_zero(state: State) -> Iterator[CheckResult]:
 
 
 def _is_false(metadata: Mapping[str, str]) -> bool:
-    """As KEDA reads it: true by default."""
+    """As KEDA reads it; true by default."""
     return str(metadata.get("ignoreNullValues", "true")).lower() in ("false", "f", "0")
 
 

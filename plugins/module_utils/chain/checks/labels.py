@@ -79,7 +79,7 @@ def mig(state: State) -> Iterator[CheckResult]:
 
 
 def _may_be_mig(state: State) -> bool:
-    """With MIG strategy "single", and on GKE, instances are offered as nvidia.com/gpu; a label of the node shows it."""
+    """With MIG strategy "single", and on GKE, instances are offered as nvidia.com/gpu; a node label shows it."""
     return any(
         labels.get("nvidia.com/mig.strategy") == "single" or "cloud.google.com/gke-gpu-partition-size" in labels
         for labels in map(labels_of, state.nodes)
@@ -166,7 +166,7 @@ GPU_ROWS_FROM_ELSEWHERE = FindingType(
     needs=("daemon_sets", "component_pods", "prometheus"),
 )
 def rows_are_the_exporters(state: State) -> Iterator[CheckResult]:
-    """By the job of the target that has the row's address."""
+    """Finds the job by the target with the row's address."""
     jobs = {row.target[0] for row in state.targets.values()}
     jobs_at: dict[str, set[str]] = {}
     for row in state.prometheus.up:
@@ -196,7 +196,7 @@ POD_WITHOUT_SERIES = FindingType(
 
 @check("series name each pod", POD_WITHOUT_SERIES, needs=("component_pods", "prometheus", "metrics"))
 def each_pod_is_named(state: State) -> Iterator[CheckResult]:
-    """Pods that no series names, node by node: the exporter of one node may be at fault."""
+    """Pods that no series names, by node, because the exporter of one node may be the cause."""
     exporters, named_lately = state.agents.by_node(state.agents.exporters), _named_lately(state)
     for autoscaler, metric in _metrics_of_exporters(state):
         named = set().union(*(state.prometheus.pods_named_by.get(source, set()) for source in metric.sources))
@@ -205,7 +205,7 @@ def each_pod_is_named(state: State) -> Iterator[CheckResult]:
             if (autoscaler.key[0], pod["metadata"]["name"]) not in named:
                 by_node.setdefault(pod["spec"].get("nodeName", ""), []).append(pod)
         for node, pods in by_node.items():
-            # As long as Prometheus remembers that a pod was named, it has just been lost.
+            # If Prometheus has a recent series that names the pod, it was lost just now.
             unnamed = [pod for pod in pods if (autoscaler.key[0], pod["metadata"]["name"]) not in named_lately]
             yield CheckResult(
                 POD_WITHOUT_SERIES,
@@ -228,12 +228,12 @@ def each_pod_is_named(state: State) -> Iterator[CheckResult]:
 
 
 def _named_lately(state: State) -> set[Key]:
-    """The pods that any row has named in the last minutes."""
+    """Pods that any row has named in the last minutes."""
     return {row.pod for row in state.prometheus.rows_lately if row.pod}
 
 
 def summary(state: State) -> str:
-    """Which of the three layouts of labels there is, and how many pods the series name."""
+    """The layouts of labels in use, and the number of pods that the series name."""
     rows = [row for row in state.prometheus.rows if row.pod]
     layouts = {
         "exported_namespace, exported_pod"

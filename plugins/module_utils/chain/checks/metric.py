@@ -40,8 +40,8 @@ METRIC_WITHOUT_VALUE = FindingType(
     "namespace and pod",
     fix="query {series} with these labels in Prometheus. If it exists, fix the query of {owner}: it must keep "
     "namespace and pod (by (<<.GroupBy>>))",
-    # Rules ignore rows older than 90 s, but Prometheus returns the rows of a removed target for its lookback of 300 s.
-    # Until these are gone, nothing shows that a monitor is the cause.
+    # Rules ignore rows older than 90 s, but Prometheus returns rows of a removed target for its lookback of 300 s.
+    # Until then, nothing shows that a monitor is the cause.
     grace_s=240,
     is_consequence=True,
     evidence=(
@@ -92,7 +92,7 @@ def values(state: State) -> Iterator[CheckResult]:
             missing_s = state.missing_for_s(autoscaler, missing, of_gpus=metric.is_of_gpus)
             age_s = youngest([missing_s, *settled_s, state.prometheus_age_s])
             template_vars = {"owner": api.owner or metric.group, "series": metric.series or "its series"}
-            # Others list one name for all that they serve, or a few of them: only prometheus-adapter's list is whole.
+            # Other servers list one name for all metrics, or only some: only prometheus-adapter's list is complete.
             if missing and metric.type == EXTERNAL and metric.name != metric.name.lower():
                 seen = f"no value of {metric.name}: HPAs query it in lower case, as {metric.name.lower()}"
                 yield CheckResult(METRIC_IN_CAPITALS, name, seen, reached)
@@ -118,13 +118,13 @@ REJECTED_BELOW_TARGET = FindingType(
     "target of the HPA there. So the HPA adds no replicas while users are turned away",
     fix="set target_value below the limit, or raise the limit of the server; docs/model.md describes a capped queue",
 )
-# Of the requests of a pod: a burst now and then is what the limit is for.
+# Part of a pod's requests: occasional bursts are what the limit is for.
 _REJECTED_SHARE = 0.05
 
 
 @check("model servers reject no requests below the target", REJECTED_BELOW_TARGET, needs=("metrics",))
 def rejections(state: State) -> Iterator[CheckResult]:
-    """Silent while the HPA scales because of the metric, and at the maximum, where a lower target would not help."""
+    """No result while the HPA scales on the metric, or at the maximum, where a lower target would not help."""
     for autoscaler in state.autoscalers:
         shares = {name: pod.share for name, pod in autoscaler.rejections.items() if pod.share >= _REJECTED_SHARE}
         if not shares or _is_at_maximum(autoscaler) or any(map(_asks_for_more, autoscaler.metrics)):
@@ -172,7 +172,7 @@ def _is_at_maximum(autoscaler: AutoscalerState) -> bool:
 
 
 def _asks_for_more(metric: MetricState) -> bool:
-    """Also if that is not known."""
+    """True if it is unknown."""
     if metric.type != PODS_METRIC or not metric.target_value or metric.expected_objects.isdisjoint(metric.values):
         return True
     return _average(metric) > DEFAULT_TOLERANCE.band[1] * metric.target_value

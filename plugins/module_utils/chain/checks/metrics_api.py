@@ -18,9 +18,9 @@ from ..state.cluster import State
 from ..texts import quote
 
 _START_GRACE_S = 120
-# Older restarts have passed.
+# Older restarts are ignored.
 _RECENT_S = 3600
-# client-go's default, and so the adapter's. Source: custom-metrics-apiserver, pkg/cmd/builder.go
+# Default of client-go, and so of the adapter. Source: custom-metrics-apiserver, pkg/cmd/builder.go
 _STOCK_QPS = 5.0
 _URL = re.compile(r"https?://(?P<host>[^/:]+)(?::(?P<port>\d+))?(?:/.*)?")
 
@@ -34,10 +34,10 @@ ADAPTER_RULE_WRONG = FindingType(
 )
 
 
-# Before the checks that see what follows from a wrong configuration.
+# Precedes the checks of the consequences of a wrong configuration.
 @check("the adapter's rules are valid", ADAPTER_RULE_WRONG, needs=("apis", "adapter_config", "metrics"))
 def adapter_rules(state: State) -> Iterator[CheckResult]:
-    """Only where nothing is listed: the adapter cannot have started, or cannot list, with such a rule."""
+    """Only if nothing is listed: with such a rule the adapter cannot have started, or cannot list."""
     for api in state.apis:
         if api.config is None or api.listed or api.service is None:
             continue
@@ -84,7 +84,7 @@ ADAPTER_NOT_RESTARTED = FindingType(
     needs=("apis", "adapter_config", "metrics", "component_pods"),
 )
 def adapter_restarted(state: State) -> Iterator[CheckResult]:
-    """Only where a metric is missing: labels of the ConfigMap may change without a restart."""
+    """Only if a metric is missing, because labels of the ConfigMap may change without a restart."""
     for api in state.apis:
         pods = [pod for pod in api.pods if not pod["metadata"].get("deletionTimestamp")]
         users = [
@@ -114,7 +114,7 @@ def adapter_restarted(state: State) -> Iterator[CheckResult]:
 
 
 def _written_s(config_map: Manifest) -> float:
-    """When its data last changed; when it was made if it has no managedFields. Unix seconds."""
+    """Unix seconds of the last change of its data; of its creation if it has no managedFields."""
     times = [
         unix(entry.get("time")) or 0.0
         for entry in config_map["metadata"].get("managedFields") or ()
@@ -124,7 +124,7 @@ def _written_s(config_map: Manifest) -> float:
 
 
 def _started_s(pod: Manifest) -> float:
-    """A container that is restarted reads its files again. Unix seconds."""
+    """Start in Unix seconds. A restarted container reads its files again."""
     times = [unix(((status.get("state") or {}).get("running") or {}).get("startedAt")) for status in statuses(pod)]
     return max([made_s(pod), *filter(None, times)])
 
@@ -155,14 +155,14 @@ def adapter_load(state: State) -> Iterator[CheckResult]:
                 yield CheckResult(
                     ADAPTER_OVERLOADED,
                     f"Deployment {name_of(api.adapter or pod)}",
-                    f"pod {name_of(pod)}: {killed}; {len(rules)} rules take series of any name, the first by "
+                    f"pod {name_of(pod)}: {killed}; {len(rules)} rules match series of any name, the first by "
                     f"{quote(_query_of(rules[0]))}; {len(api.listed or ())} metrics are listed",
                     age_s=age_s,
                 )
 
 
 def _out_of_memory(state: State, pod: Manifest) -> tuple[str, float | None]:
-    """How and when a container was lately ended for want of memory."""
+    """How and when a container was recently killed for lack of memory."""
     for status in statuses(pod):
         ended = (status.get("lastState") or {}).get("terminated") or {}
         age_s = state.clock.seconds_since(ended.get("finishedAt"))
@@ -261,7 +261,7 @@ METRICS_API_OF_ANOTHER = FindingType(
 
 @check("their server serves recorded series", METRICS_API_OF_ANOTHER, needs=("apis", "metrics"))
 def api_knows_series(state: State) -> Iterator[CheckResult]:
-    """Another server is fine as long as it has the metrics; one that has some values has them."""
+    """Another server is fine if it has the metrics, which is so if it has any value."""
     for api in state.apis:
         lacking = [
             (autoscaler, metric)
@@ -334,7 +334,7 @@ def adapter_lists(state: State) -> Iterator[CheckResult]:
 
 
 def _wrong_url(state: State, api: ApiState) -> str:
-    """The fault of an address that is a Service's; empty for other addresses."""
+    """The error in an address of a Service; empty for other addresses."""
     url = api.option("--prometheus-url")
     match = _URL.fullmatch(url)
     if not match:
@@ -378,7 +378,7 @@ def adapter_memory(state: State) -> Iterator[CheckResult]:
 
 
 def _rule_interval_s(state: State, series: str) -> float:
-    """The slowest of the rules that record a series; 0 if none is known."""
+    """The longest interval of the rules that record a series; 0 if unknown."""
     intervals = [seconds(rule.get("interval")) for rule in (state.prometheus.rules or {}).get(series, ())]
     return max((interval for interval in intervals if interval), default=0)
 
@@ -397,7 +397,7 @@ ADAPTER_THROTTLED = FindingType(
 
 @check("the adapter's request rate is high enough", ADAPTER_THROTTLED, needs=("apis", "hpas", "metrics"))
 def adapter_rate(state: State) -> Iterator[CheckResult]:
-    """By the rate of one replica: the control plane keeps its connection, so one may have all requests."""
+    """Uses the rate of one replica, because the control plane keeps its connection, so one may get all requests."""
     for api in state.apis:
         users = [user for user in _users_of(state, api.group) if (user.budget or {}).get("sync_s")]
         asked = sum(metric.type == "Pods" for user in users for metric in user.metrics)

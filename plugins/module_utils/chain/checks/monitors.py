@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether a monitor makes the exporter a target, or a workload's own pods."""
+"""Checks whether a monitor selects the exporter, or a workload's own pods."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MONITOR_REJECTED = FindingType(
 
 @check("the operator accepts the monitors", MONITOR_REJECTED, needs=(*_MONITORS, "controller_events"))
 def monitors_are_accepted(state: State) -> Iterator[CheckResult]:
-    """Monitors of the exporter while nothing of it arrives, and of pods whose metrics have no value."""
+    """Monitors of the exporter if none of its series arrive, and of pods whose metrics have no value."""
     if is_exporter_unseen(state):
         for monitor, *_fields in _monitors(state):
             yield from _rejection(state, monitor, frozenset({ALL}))
@@ -59,7 +59,7 @@ def _rejection(state: State, monitor: Manifest, affected: frozenset[str]) -> Ite
 
 
 def _reads_pod(state: State, monitor: Manifest, pod: Manifest) -> bool:
-    """Whether a monitor selects a pod, by itself or by a Service."""
+    """Whether a monitor selects a pod, directly or through a Service."""
     namespace, selector = pod["metadata"]["namespace"], monitor["spec"].get("selector")
     if not _looks_in(monitor, namespace):
         return False
@@ -97,7 +97,7 @@ def monitor_exists(state: State) -> Iterator[CheckResult]:
 
 
 def is_exporter_unseen(state: State) -> bool:
-    """Exporters run, Prometheus answers, and nothing of them arrives: then the monitors are looked at."""
+    """Whether exporters run and Prometheus answers, but has none of their series: then the monitors are checked."""
     return bool(state.agents.exporter_pods) and not (
         state.prometheus.error or state.prometheus.gpu_rows or state.targets
     )
@@ -200,7 +200,7 @@ MONITOR_FITS_NO_SERVICE = FindingType(
 
 @check("the monitor matches a Service and its port", MONITOR_FITS_NO_SERVICE, needs=_SELECTED)
 def monitor_fits(state: State) -> Iterator[CheckResult]:
-    """Of the monitors that a Prometheus selects, none finds a Service, or a port of it."""
+    """Whether none of the monitors that a Prometheus selects finds a Service with the port."""
     if not is_exporter_unseen(state):
         return
     monitors = [monitor for monitor, *fields in _monitors(state) if not why_not_selected(state, monitor, *fields)]

@@ -76,7 +76,7 @@ def drivers(state: State) -> Iterator[CheckResult]:
 
 
 def _cuda_needs(node: str, facts: Mapping[str, Any], affected: frozenset[str]) -> Iterator[CheckResult]:
-    """What nvidia-smi works without, and CUDA does not."""
+    """Checks of what CUDA needs, but nvidia-smi does not."""
     words = {"name": node}
     if facts.get("driver_version_loaded") and facts.get("uvm_available") is False:
         yield CheckResult(DRIVER_UVM_MISSING, f"node {node}", "no /dev/nvidia-uvm", affected, template_vars=words)
@@ -121,7 +121,7 @@ CUDA_FAILED = FindingType(
 
 @check("CUDA has computed on the GPUs, by the last proof", CUDA_FAILED, needs=("nodes", "cuda_errors"))
 def cuda_has_computed(state: State) -> Iterator[CheckResult]:
-    """Says nothing about nodes that were never proven."""
+    """No result for nodes that were never proven."""
     for node, error in state.cuda_errors.items():
         seen = ": ".join(filter(None, (str(error.get("text", "")), str(error.get("cause", "")))))
         affected = state.affected_by_nodes([node])
@@ -184,14 +184,14 @@ NODE_CONDITION_BAD = FindingType(
         ),
     ),
 )
-# Conditions of the kubelet and of node-problem-detector are bad if True. Those that end in Ready are bad if False: the
-# agents of clouds have them.
+# Conditions of the kubelet and of node-problem-detector are bad if True. Those ending in Ready are bad if False:
+# cloud agents set them.
 _BAD_IF_TRUE = re.compile(r".*(Pressure|Unavailable|Deadlock|Readonly\w*|Unhealthy|Problem|Corrupt\w*)|Frequent\w+")
 
 
 @check("GPU nodes report no problem", NODE_CONDITION_BAD, needs=("nodes",))
 def node_conditions(state: State) -> Iterator[CheckResult]:
-    """A node that does not report knows nothing of itself: then its conditions are Unknown."""
+    """Skips nodes that do not report, because all their conditions are Unknown."""
     for name, node in state.gpu_nodes.items():
         for found in (node.get("status") or {}).get("conditions") or ():
             if is_up(node) and _is_bad(found):

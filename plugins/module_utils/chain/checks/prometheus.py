@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether Prometheus answers, stores what it scrapes, and is one."""
+"""Checks that Prometheus answers, stores its samples, and has consistent replicas."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ PROMETHEUS_REPLICAS_DIFFER = FindingType(
     needs=(*_PODS, "metrics", "prometheus_replicas"),
 )
 def replicas_agree(state: State) -> Iterator[CheckResult]:
-    """By names of series and by targets: values differ in any case, as each replica scrapes at different times."""
+    """Compares names of series and targets. Values always differ, because each replica scrapes at different times."""
     replicas = state.prometheus.replicas
     titles = _replica_titles(state)
     place = {"namespace": state.prometheus.name.partition("/")[0]}
@@ -130,7 +130,7 @@ def replicas_agree(state: State) -> Iterator[CheckResult]:
 
 
 def _replica_titles(state: State) -> dict[str, str]:
-    """Names of the replicas' pods, with the shard where there are several."""
+    """Names of the replicas' pods, with the shard if there are several."""
     shards = {
         pod["metadata"]["name"]: labels_of(pod).get("operator.prometheus.io/shard", "0")
         for pod in state.prometheus.pods
@@ -202,7 +202,7 @@ PROMETHEUS_WAL_CORRUPT = FindingType(
     needs=("prometheus",),
 )
 def prometheus_is_well(state: State) -> Iterator[CheckResult]:
-    """By what it says of itself. Something in front of several Prometheus says nothing of the kind."""
+    """By Prometheus' own status. A proxy in front of several Prometheus does not report one."""
     prometheus = state.prometheus
     name, runtime = f"Prometheus {prometheus.name}", prometheus.runtime
     pod = next((pod["metadata"]["name"] for pod in prometheus.pods), "POD")
@@ -237,7 +237,7 @@ PROMETHEUS_NOT_RECONCILED = FindingType(
 
 @check("the operator reconciles Prometheus", PROMETHEUS_NOT_RECONCILED, needs=("prometheuses",))
 def prometheus_is_reconciled(state: State) -> Iterator[CheckResult]:
-    """Of the namespace whose Prometheus is asked."""
+    """Prometheus objects in the namespace of the queried one."""
     for prometheus in state.prometheuses:
         found = condition(prometheus, "Reconciled")
         is_ours = prometheus["metadata"]["namespace"] == state.prometheus.name.partition("/")[0]

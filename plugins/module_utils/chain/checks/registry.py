@@ -1,8 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""All checks, by hop from left to right, so that a cause is met before its consequences; in a hop by their file.
+"""All checks, by hop from left to right, so that causes precede their consequences; in a hop by file.
 
-The file with the name of a hop has `summary`, in a few words for a hop that is well, and `nothing`: why a hop without
-a finding is not well either, because none of it exists. Empty if something could be judged.
+The file with the name of a hop has `summary`, a short text for a healthy hop, and `nothing`: why a hop without
+findings is not healthy either, because it has no objects. Empty if something could be checked.
 """
 
 from __future__ import annotations

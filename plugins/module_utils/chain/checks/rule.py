@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Recording rules: whether Prometheus loads and evaluates them, and whether their text can work.
+"""Checks recording rules: whether Prometheus loads and evaluates them, and whether their text can work.
 
-A rule of this collection is no exception: it passes. A text is judged only where it is certain to be wrong.
+Rules of this collection are checked as well, and pass. A text fails only if it is certainly wrong.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ..texts import labels_text, quote
 from ..unserved import services_called, unserved
 
 _START_GRACE_S = 120
-# A group that has missed so many intervals, and this long, is not evaluated any more.
+# A group that has missed this many intervals, and this much time, is no longer evaluated.
 _MISSED = 5
 _MISSED_S = 60
-# A sample may be some milliseconds late.
+# A sample may be milliseconds late.
 _PUNCTUALITY = 0.95
 _SERIES = ("prometheus", "metrics")
-# What rules record has colons in its name, by Prometheus' convention.
+# Recorded series have colons in their names, by Prometheus' convention.
 _RECORDED = re.compile(r"[a-zA-Z_]\w*(?::\w+)+")
 
 RULE_NOT_SELECTED = FindingType(
@@ -64,9 +64,9 @@ def rules_are_selected(state: State) -> Iterator[CheckResult]:
 
 
 def _unloaded(state: State) -> dict[str, list[AutoscalerState]]:
-    """The series that no loaded rule records, with those who need them; none if Prometheus does not say its rules.
+    """Series that no loaded rule records, with their users; none if Prometheus does not list its rules.
 
-    Of an existing autoscaler only metrics without a value count, because others can have a value in another way.
+    For existing autoscalers only metrics without a value count, because others can get one in another way.
     """
     users: dict[str, list[AutoscalerState]] = {}
     for autoscaler, metric in _recorded_metrics(state):
@@ -84,7 +84,7 @@ def _recorded_metrics(state: State) -> Iterator[tuple[AutoscalerState, MetricSta
 
 
 def _not_selected(state: State, series: str) -> tuple[Manifest | None, str]:
-    """A PrometheusRule for the series that no Prometheus object selects, and why."""
+    """A PrometheusRule for the series that no Prometheus object selects, and the reason."""
     for rule_object in state.recorders(series)[:1]:
         if why := why_not_selected(state, rule_object, "ruleSelector", "ruleNamespaceSelector"):
             return rule_object, why
@@ -222,7 +222,7 @@ def rules_are_evaluated(state: State) -> Iterator[CheckResult]:
 
 
 def _users(state: State) -> dict[str, list[AutoscalerState]]:
-    """By recorded series."""
+    """Rules by recorded series."""
     users: dict[str, list[AutoscalerState]] = {}
     for autoscaler, metric in _recorded_metrics(state):
         users.setdefault(metric.series, []).append(autoscaler)
@@ -230,7 +230,7 @@ def _users(state: State) -> dict[str, list[AutoscalerState]]:
 
 
 def _parts(rules: Mapping[str, Sequence[Mapping[str, Any]]], series: str) -> Iterable[str]:
-    """The series, and the recorded ones that it is made of: it is empty where one of their rules fails."""
+    """The series and the recorded ones that it is made of: it is empty if one of their rules fails."""
     found: dict[str, None] = {}
     to_read = [series]
     while to_read:
@@ -245,7 +245,7 @@ def _parts(rules: Mapping[str, Sequence[Mapping[str, Any]]], series: str) -> Ite
 def _evaluation(state: State, series: str, rule: Mapping[str, Any], affected: frozenset[str]) -> Iterator[CheckResult]:
     name, interval_s = f"series {series}", float(rule.get("interval") or 0)
     evaluated = str(rule.get("lastEvaluation", "0001"))
-    # Prometheus says the year 1 of a rule that it has not evaluated yet.
+    # Prometheus reports the year 1 for a rule that it has not evaluated yet.
     age_s = None if evaluated.startswith("0001") else state.clock.seconds_since(evaluated)
     if rule.get("health") == "err":
         seen = str(rule.get("lastError"))
@@ -309,8 +309,8 @@ DEMAND_WITHOUT_COUNTERS = FindingType(
     "DEMAND_WITHOUT_COUNTERS",
     Hop.RULE,
     "warning",
-    cause="Prometheus has no counter that demand.offered selects. Until then the HPA follows the load of the GPUs, and "
-    "does not see requests that wait",
+    cause="Prometheus has no counter that demand.offered selects. The HPA follows only the load of the GPUs, and does "
+    "not see waiting requests",
     fix="check that Prometheus scrapes the source of the request counts, and test the selector there; docs/model.md "
     "lists what each source needs",
     grace_s=_START_GRACE_S,
@@ -332,7 +332,7 @@ DEMAND_DISAGREES = FindingType(
     "requests without GPU time or of other workloads",
     fix="exclude health checks, client errors and requests of other workloads from demand.offered",
 )
-# Pods with room, percent of a GPU each; and by how much the demand may lie above what they do.
+# Load of pods with spare capacity, percent of a GPU; and factor by which the demand may exceed their load.
 _ROOM, _FACTOR, _MARGIN = 70, 2, 60
 
 
@@ -344,7 +344,7 @@ _ROOM, _FACTOR, _MARGIN = 70, 2, 60
     needs=_SERIES,
 )
 def demands(state: State) -> Iterator[CheckResult]:
-    """Silent where nothing is asked of a workload, or only since now."""
+    """No result if a workload gets no requests, or has got them only recently."""
     for autoscaler in state.autoscalers:
         demand, name = autoscaler.demand, f"autoscaler {autoscaler}"
         busy = demand.parts.get("busy") if demand else None
@@ -407,7 +407,7 @@ RULE_LABEL_RENAMED = FindingType(
 
 @check("rules use existing labels", RULE_LABEL_RENAMED, needs=_SERIES)
 def rule_labels(state: State) -> Iterator[CheckResult]:
-    """Silent about queries that make labels themselves, and where the exporters do not agree."""
+    """No result for queries that create labels themselves, or if the exporters differ."""
     present = {label for row in state.prometheus.gpu_rows for label in NODE_LABELS if row.labels.get(label)}
     for series, query in _gpu_queries(state) if len(present) == 1 else ():
         read = labels_read(query)
@@ -422,7 +422,7 @@ def rule_labels(state: State) -> Iterator[CheckResult]:
 
 
 def _gpu_queries(state: State) -> Iterator[tuple[str, str]]:
-    """Recorded series and query of each loaded rule over the exporter's series."""
+    """Recorded series and query of each loaded rule on the exporter's series."""
     for series, rules in (state.prometheus.rules or {}).items():
         for rule in rules:
             if reads_fields(query := str(rule.get("query") or "")):
@@ -449,7 +449,7 @@ RULE_POD_LABELS_MISSING = FindingType(
 
 @check("rules join labels that pods have", RULE_JOINS_WRONG_POD, RULE_POD_LABELS_MISSING, needs=("prometheus",))
 def rule_joins(state: State) -> Iterator[CheckResult]:
-    """Only if kube-state-metrics exists. Its absence is temporary, or visible to everyone."""
+    """Only if kube-state-metrics exists. Its absence is temporary, or obvious."""
     present = state.prometheus.joined or frozenset()
     for series, query in _gpu_queries(state) if "pod" in present else ():
         joined = labels_joined(query)
@@ -511,7 +511,7 @@ RULE_WINDOW_TOO_SHORT = FindingType(
 
 @check("windows hold two samples", RULE_WINDOW_TOO_SHORT, needs=_SERIES)
 def rule_windows(state: State) -> Iterator[CheckResult]:
-    """Only where the scrape interval is known."""
+    """Only if the scrape interval is known."""
     scrape_s = min(state.known_scrape_intervals, default=0.0)
     for series, query in _gpu_queries(state) if scrape_s else ():
         for field, window in _short_windows(query, scrape_s)[:1]:

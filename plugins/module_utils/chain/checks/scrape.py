@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether Prometheus reads its targets: exporters, and pods of workloads."""
+"""Checks whether Prometheus scrapes its targets: exporters, and pods of workloads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .monitors import is_exporter_unseen
 
 _PODS = ("daemon_sets", "component_pods", "prometheus")
 
-# Why Prometheus cannot read a target, by its lastError. Limits first: their words quote names and values of labels.
+# Why Prometheus cannot scrape a target, by its lastError. Limits first: their messages quote names and label values.
 _WHY_DOWN = (
     Evidence(
         r"sample limit exceeded",
@@ -95,13 +95,13 @@ TARGET_MISSING = FindingType(
 
 @check("each exporter is a target that is up", TARGET_DOWN, TARGET_MISSING, needs=_PODS)
 def targets(state: State) -> Iterator[CheckResult]:
-    """Judged pod by pod as soon as one can be found among the targets: a static job may hide them behind a name.
+    """Checked by pod if any pod can be found among the targets, because a static job may hide them behind a name.
 
-    Of several exporters on a node one has to be a target: it reports all GPUs.
+    One of several exporters on a node must be a target: it reports all GPUs.
     """
     if state.prometheus.error or not (state.targets or is_exporter_unseen(state)):
         return
-    # A monitor that changes is read anew, and for some seconds nothing is scraped.
+    # After a change of a monitor, nothing is scraped for some seconds.
     answered = exporter_targets(state.agents.exporter_pods, state.prometheus.up_lately)
     answered_lately = _answered_lately(state)
     read = {
@@ -165,7 +165,7 @@ POD_TARGET_DOWN = FindingType(
 
 @check("metrics of the workload's pods are scraped", POD_TARGET_DOWN, needs=("prometheus", "targets", "metrics"))
 def own_targets(state: State) -> Iterator[CheckResult]:
-    """Only of autoscalers whose metric is not of GPUs, and has no value: others need no metric of their pods."""
+    """Only for autoscalers whose metric is not of GPUs and has no value: others need no metric of their pods."""
     answered_lately = _answered_lately(state)
     for autoscaler in state.autoscalers:
         if not any(metric.missing_in_api for metric in autoscaler.metrics if not metric.is_of_gpus):
@@ -188,7 +188,7 @@ def own_targets(state: State) -> Iterator[CheckResult]:
 
 
 def _answered_lately(state: State) -> set[Key]:
-    """Targets by job and instance: one scrape that fails is no outage."""
+    """Targets by job and instance: a single failed scrape is not an outage."""
     return {row.target for row in state.prometheus.up_lately}
 
 

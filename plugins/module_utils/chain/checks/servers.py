@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Servers of the inventory: whether they could be examined, and what the plans of the roles found there."""
+"""Checks servers of the inventory: whether they could be examined, and the findings of the roles' plans."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def servers(state: State) -> Iterator[CheckResult]:
 
 
 def results_on_servers(state: State) -> Iterator[CheckResult]:
-    """What the plans of the roles found, by hop from left to right."""
+    """Findings of the roles' plans, by hop from left to right."""
     found = [(server, finding) for server in state.servers for finding in server.findings]
     for hop in SERVER_TITLES:
         for server, finding in found:
@@ -49,7 +49,7 @@ def results_on_servers(state: State) -> Iterator[CheckResult]:
 
 
 def reported_hops(state: State) -> list[Hop]:
-    """Hops of servers that a report has: none without servers, and none that no role examined."""
+    """Hops of servers in a report: none without servers, and none that no role examined."""
     examined = {hop for server in state.servers for hop in (Hop.SERVER, *server.hops, *_hops_found(server))}
     return [hop for hop in SERVER_TITLES if hop in examined]
 
@@ -87,7 +87,7 @@ def _escaped(text: str) -> str:
 def _result(
     state: State, server: Server, finding_type: FindingType, seen: str, words: dict[str, str] | None = None
 ) -> CheckResult:
-    """A server whose node works breaks nothing: then an error is a warning."""
+    """If a server's node works, an error is only a warning."""
     if _works(state, server.node):
         finding_type = replace(finding_type, severity="warning")
     affected = state.affected_by_nodes([server.node])
@@ -95,13 +95,13 @@ def _result(
         finding_type,
         f"server {server.name}",
         seen,
-        # Where no node is known to have GPUs, a server does not stand for all of them.
+        # If no node is known to have GPUs, a server does not represent all of them.
         affected=frozenset({SERVER + server.name} | (affected if state.gpu_nodes else affected - {ALL})),
         template_vars=words or {},
     )
 
 
 def _works(state: State, name: str) -> bool:
-    """Whether the node is up, and offers each GPU that it has."""
+    """Whether the node is ready and offers all its GPUs."""
     node = next((node for node in state.nodes if node["metadata"]["name"] == name), None)
     return node is not None and is_up(node) and name not in state.bare_nodes and not lost_gpus(node)

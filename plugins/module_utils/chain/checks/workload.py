@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What holds the replicas of a workload back, or sets them as well: another autoscaler, a manifest, GPUs, quotas."""
+"""Checks what limits or sets the replicas of a workload: another autoscaler, a manifest, GPUs, quotas."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .workload_pods import PLACES, is_paused, place_of_workload, progress_text
 
 # A pause can be a step of a release.
 _PAUSE_S = 1800
-# The HPA's controller, before the API server kept the subresource in managedFields.
+# The HPA controller's manager, before the API server recorded the subresource in managedFields.
 _SCALERS = ("kube-controller-manager",)
 
 WORKLOAD_TWO_AUTOSCALERS = FindingType(
@@ -55,7 +55,7 @@ def one_autoscaler(state: State) -> Iterator[CheckResult]:
 
 
 def holders_of_targets(state: State) -> dict[tuple[str, ...], set[str]]:
-    """The autoscalers of each target; KEDA's own HPA counts as one with the ScaledObject that owns it."""
+    """Autoscalers by target; KEDA's HPA and its ScaledObject count as one."""
     holders: dict[tuple[str, ...], set[str]] = {}
     for hpa in state.hpas:
         owner = next((name for kind, name in owners(hpa) if kind == "ScaledObject"), None)
@@ -67,7 +67,7 @@ def holders_of_targets(state: State) -> dict[tuple[str, ...], set[str]]:
 
 
 def target_of(scaler: Manifest) -> tuple[str, ...]:
-    """Namespace, API group, kind and name: the same object in any API version."""
+    """Namespace, API group, kind and name, which identify the object in any API version."""
     reference = scaler["spec"]["scaleTargetRef"]
     group = (reference.get("apiVersion") or "apps/v1").rpartition("/")[0]
     return scaler["metadata"]["namespace"], group, reference.get("kind", "Deployment"), reference["name"]
@@ -106,7 +106,7 @@ WORKLOAD_MAXIMUM_OVER_GPUS = FindingType(
 
 @check("the GPUs suffice for its maximum", WORKLOAD_MAXIMUM_OVER_GPUS, needs=("targets", "nodes"))
 def capacity(state: State) -> Iterator[CheckResult]:
-    """Unhealthy GPUs are a separate finding. Nodes of an autoscaler have no limit."""
+    """Unhealthy GPUs are a separate finding. Node groups with a cluster autoscaler have no limit."""
     if not (state.gpu_nodes or state.is_before) or _is_short(state) or nodes_are_added(state.nodes):
         return
     known: dict[str, int | None] = {}
@@ -142,7 +142,7 @@ def _fit(state: State, autoscaler: AutoscalerState, known: dict[str, int | None]
 
 
 def _is_short(state: State) -> bool:
-    """GPUs are missing that come back: out of use, or on a node that is cordoned, for an upgrade say."""
+    """Whether GPUs are only temporarily missing: unhealthy, or on a cordoned node, for example during an upgrade."""
     nodes = state.gpu_nodes.values()
     return not state.is_before and (
         bool(state.bare_nodes) or any(lost_gpus(node) or node["spec"].get("unschedulable") for node in nodes)
@@ -162,7 +162,7 @@ WORKLOAD_MAXIMUM_OVER_QUOTA = FindingType(
 
 @check("the quotas allow its maximum", WORKLOAD_MAXIMUM_OVER_QUOTA, needs=("targets", "quotas"))
 def quota(state: State) -> Iterator[CheckResult]:
-    """Independent of its current usage. A quota with a scope may be about other pods, and is not checked."""
+    """Ignores its current usage. Quotas with a scope may not apply to these pods, and are not checked."""
     for autoscaler in state.autoscalers:
         for resource_quota in state.quotas:
             spec = resource_quota.get("spec") or {}
@@ -194,9 +194,9 @@ WORKLOAD_REPLICAS_OWNED = FindingType(
 
 @check("only the HPA sets the replicas", WORKLOAD_REPLICAS_OWNED, needs=("hpas", "targets"))
 def replicas_are_not_owned(state: State) -> Iterator[CheckResult]:
-    """Scaling takes the field away from its manager. So a manager that has it afterwards has written it again.
+    """Scaling removes the field from its manager. So a manager that owns it afterwards has written it again.
 
-    Not of a target at 0, which is said of it already.
+    Not for a target at 0, which has its own finding.
     """
     for autoscaler in state.autoscalers:
         scaled_s, target = unix((autoscaler.hpa.get("status") or {}).get("lastScaleTime")), autoscaler.target
@@ -215,7 +215,7 @@ def replicas_are_not_owned(state: State) -> Iterator[CheckResult]:
 
 
 def _writers_of_replicas(target: Manifest) -> Iterator[tuple[str, float]]:
-    """Managers that have set spec.replicas otherwise than by scaling, and when they last wrote the object."""
+    """Managers that set spec.replicas without scaling, and the time of their last write."""
     for entry in target["metadata"].get("managedFields") or ():
         fields = (entry.get("fieldsV1") or {}).get("f:spec") or {}
         scales = entry.get("subresource") or entry.get("manager") in _SCALERS
@@ -242,7 +242,7 @@ WORKLOAD_SCALED_BY_ANOTHER = FindingType(
 
 @check("nothing else scales it", WORKLOAD_SCALED_BY_ANOTHER, needs=("hpas", "targets", "controller_events"))
 def nobody_else_scales(state: State) -> Iterator[CheckResult]:
-    """By the HPA's own events. A manager that applies replicas is WORKLOAD_REPLICAS_OWNED."""
+    """Uses the HPA's own events. A manager that applies replicas is WORKLOAD_REPLICAS_OWNED."""
     for autoscaler in state.autoscalers:
         target, undone = autoscaler.target, undone_rescales(state, autoscaler)
         if target is None or undone is None or any(_writers_of_replicas(target)):
@@ -258,7 +258,7 @@ def nobody_else_scales(state: State) -> Iterator[CheckResult]:
 
 
 def _other_scalers(target: Manifest) -> Iterator[str]:
-    """Managers other than the HPA controller that have set spec.replicas by the scale subresource."""
+    """Managers other than the HPA controller that set spec.replicas through the scale subresource."""
     for entry in target["metadata"].get("managedFields") or ():
         fields = (entry.get("fieldsV1") or {}).get("f:spec") or {}
         if "f:replicas" in fields and entry.get("subresource") == "scale" and entry.get("manager") not in _SCALERS:
@@ -286,7 +286,7 @@ WORKLOAD_ROLLOUT_STUCK = FindingType(
 
 @check("its rollout progresses", WORKLOAD_PAUSED, WORKLOAD_ROLLOUT_STUCK, needs=("targets", "metrics"))
 def rollout_goes_on(state: State) -> Iterator[CheckResult]:
-    """By the conditions of a Deployment, which a Rollout has as well. Where pods say why, it follows from that."""
+    """Uses the conditions of a Deployment or a Rollout. If pods have the reason, it is a consequence."""
     for autoscaler in state.autoscalers:
         target = autoscaler.target
         if target is None or state.is_before:

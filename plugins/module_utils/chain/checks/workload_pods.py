@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether the pods of a workload exist, find nodes and become ready."""
+"""Checks that the pods of a workload exist, are scheduled and become ready."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from ..state.cluster import State
 from ..texts import condition_text
 
 _START_GRACE_S = 120
-# An image of a model server, and its model, take minutes.
+# The image of a model server, and its model, take minutes.
 _POD_GRACE_S = 600
 # Pods start even if other hops are broken.
 PLACES = (Hop.NODE, Hop.DEVICE_PLUGIN)
-# The kubelet's reasons of a container that will not start by itself.
+# The kubelet's reasons for a container that will not start by itself.
 _FAILURES = (
     "ErrImagePull",
     "ImagePullBackOff",
@@ -41,10 +41,10 @@ _FAILURES = (
     "RunContainerError",
     "CrashLoopBackOff",
 )
-# Kinds whose pods no other object of that name makes.
+# Kinds whose pods are created by no other object of the same name.
 _MAKERS = ("Deployment", "StatefulSet", "ReplicaSet")
 
-# Why a container does not run, by the words of the kubelet.
+# Why a container does not run, by the kubelet's message.
 _POD_EVIDENCE = (
     Evidence(
         r"ErrImage|ImagePull|InvalidImageName",
@@ -183,9 +183,9 @@ WORKLOAD_PODS_NOT_CREATED = FindingType(
 
 @check("its pods exist", WORKLOAD_PODS_NOT_CREATED, needs=("targets", "metrics"))
 def pods_exist(state: State) -> Iterator[CheckResult]:
-    """By the conditions that a Deployment has for it; of other kinds by the events since a pod was last made.
+    """Uses the conditions of a Deployment; for other kinds the events since the last pod was created.
 
-    ReplicaFailure counts even where enough pods exist: those of an update cannot be made then, and the old ones stay.
+    ReplicaFailure counts even if enough pods exist: the new pods of an update cannot be created, and old ones remain.
     """
     for autoscaler in state.autoscalers:
         target, wanted = autoscaler.target, autoscaler.replicas or 0
@@ -230,7 +230,7 @@ def progress_text(progress: Mapping[str, str]) -> str:
 
 
 def _own_events(state: State, autoscaler: AutoscalerState, target: Manifest) -> list[Manifest]:
-    """Others may have the target's name, and another kind; so has the StatefulSet that a LeaderWorkerSet makes."""
+    """Objects of another kind may have the target's name, such as the StatefulSet of a LeaderWorkerSet."""
     kind, events = autoscaler.reference.get("kind", "Deployment"), state.warnings.about(target)
     return [event for event in events if event["involvedObject"].get("kind") == kind] if kind in _MAKERS else events
 
@@ -255,7 +255,7 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
                 age_s = state.clock.last_change_age_s(autoscaler.target)
                 yield CheckResult(WORKLOAD_AT_ZERO, name, "replicas is 0", affected, age_s, template_vars=template_vars)
         elif not pods and is_paused(autoscaler.target):
-            continue  # said as WORKLOAD_PODS_NOT_CREATED
+            continue  # reported as WORKLOAD_PODS_NOT_CREATED
         elif not autoscaler.ready_pods and (placed or not pods) and not state.is_before:
             judged = _worst_first(state, placed)
             named, reason = next(((pod, reason) for pod, reason, *_age in judged if reason), (None, ""))
@@ -271,21 +271,21 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
 
 
 def _without_selector(target: Manifest) -> str:
-    """Of a target that is known by its scale subresource."""
+    """For a target that is known only by its scale subresource."""
     is_scale = target.get("kind") == "Scale"
     lacks_it = is_scale and not (target.get("status") or {}).get("selector")
     return ": the scale subresource has no selector" if lacks_it else ""
 
 
 def place_of_workload(autoscaler: AutoscalerState, pod: Manifest | None = None) -> dict[str, str]:
-    """pod: whose log tells more; without one the target is named for it."""
+    """pod: pod whose log has more details; without one the target is named instead."""
     reference = autoscaler.reference
     target = f"{reference.get('kind')}/{reference['name']}".lower()
     return {"namespace": autoscaler.key[0], "target": target, "pod": pod["metadata"]["name"] if pod else target}
 
 
 def _why_not_ready(state: State, pod: Manifest) -> str:
-    """By the kubelet's words for its containers, and by the latest warning about the pod if it is not over."""
+    """Uses the kubelet's messages for its containers, and the latest warning about the pod if it is still valid."""
     text, ready = trouble(pod), condition(pod, "Ready")
     if ready.get("reason") == "ReadinessGatesNotReady":
         text = condition_text(ready)
@@ -295,7 +295,7 @@ def _why_not_ready(state: State, pod: Manifest) -> str:
 
 
 def _without_ready_pods(autoscaler: AutoscalerState) -> str:
-    """A Value is multiplied with the pods that are ready. Source: kubernetes/kubernetes#130130."""
+    """A Value is multiplied by the number of ready pods. Source: kubernetes/kubernetes#130130."""
     entries = [entry.get(entry.get("type", "").lower()) or {} for entry in autoscaler.hpa["spec"].get("metrics") or ()]
     if any((entry.get("target") or {}).get("type") == "Value" for entry in entries):
         minimum = autoscaler.hpa["spec"].get("minReplicas", 1)
@@ -304,9 +304,9 @@ def _without_ready_pods(autoscaler: AutoscalerState) -> str:
 
 
 def _not_ready_s(state: State, autoscaler: AutoscalerState, placed: Sequence[Manifest]) -> float | None:
-    """Age of the oldest pod that has a node: a rolling update makes young ones beside it, a crash loop keeps it.
+    """Age of the oldest scheduled pod: a rolling update adds younger pods, and a crash loop does not change it.
 
-    If an update ends the old pods first, no pod exists for a moment, and the workload's status is written.
+    If an update deletes the old pods first, no pod exists for a moment, and the workload's status is written.
     """
     if not autoscaler.pods and autoscaler.target:
         return state.clock.last_write_age_s(autoscaler.target)
@@ -344,7 +344,7 @@ WORKLOAD_PODS_PENDING = FindingType(
             "no node has a free device for the pods' ResourceClaims",
             "kubectl get resourceslices; kubectl -n {namespace} get resourceclaims; add nodes, or lower max_replicas",
         ),
-        # The scheduler names a reason for each node, and one without GPUs lacks them, too: a cordon says more.
+        # The scheduler lists a reason for each node, and nodes without GPUs also lack GPUs: a cordon is more specific.
         Evidence(
             r"unschedulable",
             "a node is cordoned, and the others have no capacity",
@@ -374,7 +374,7 @@ def _is_pending(pod: Manifest) -> bool:
 
 
 def _is_unseen_by_schedulers(pod: Manifest) -> bool:
-    """A scheduler that takes a pod gives it a node, or says in a condition why not."""
+    """A running scheduler assigns a node to the pod, or reports the reason in a condition."""
     is_waiting = (pod.get("status") or {}).get("phase") == "Pending" and not pod["spec"].get("nodeName")
     return is_waiting and not condition(pod, "PodScheduled")
 
@@ -420,7 +420,7 @@ WORKLOAD_PODS_FAIL = FindingType(
 
 @check("all its pods become ready", WORKLOAD_PODS_FAIL, needs=("targets", "metrics"))
 def pods_become_ready(state: State) -> Iterator[CheckResult]:
-    """Beside pods that are ready. A pod that only starts has longer than one whose container fails."""
+    """Only if other pods are ready. A starting pod has more time than one with a failing container."""
     for autoscaler in state.autoscalers if not state.is_before else ():
         yield from _rejected(state, autoscaler)
         waiting = [pod for pod in autoscaler.pods if not is_ready(pod) and not _is_pending(pod)]
@@ -439,7 +439,7 @@ def pods_become_ready(state: State) -> Iterator[CheckResult]:
 
 
 def _worst_first(state: State, pods: Sequence[Manifest]) -> list[tuple[Manifest, str, bool, float | None]]:
-    """Pods that are not ready, with why, whether a container fails, and for how long: first what fails, longest."""
+    """Pods that are not ready: reason, whether a container fails, and since when. Failing ones first, then longest."""
     judged = []
     for pod in pods:
         reason = _why_not_ready(state, pod)
@@ -450,7 +450,7 @@ def _worst_first(state: State, pods: Sequence[Manifest]) -> list[tuple[Manifest,
 
 
 def _rejected(state: State, autoscaler: AutoscalerState) -> Iterator[CheckResult]:
-    """Pods that a kubelet has lately refused to start, while others are missed: each is replaced and refused again."""
+    """Pods that a kubelet recently rejected while pods are missing: each is recreated and rejected again."""
     ages = {name_of(pod): state.clock.age_s(pod) or 0.0 for pod in autoscaler.rejected_pods}
     lately = [pod for pod in autoscaler.rejected_pods if ages[name_of(pod)] < _POD_GRACE_S]
     if lately and len(autoscaler.ready_pods) < (autoscaler.replicas or 0):

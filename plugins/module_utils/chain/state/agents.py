@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What runs on each GPU node: exporters and device plugins, with their pods."""
+"""Exporters and device plugins on GPU nodes, with their pods."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ..signs import EXPORTER, plugin_container
 
 @dataclass(frozen=True)
 class Agents:
-    """daemon_sets: of the cluster. pods: of the namespaces of its components."""
+    """daemon_sets: all of the cluster. pods: those in the namespaces of its components."""
 
     daemon_sets: Sequence[Manifest] = ()
     pods: Sequence[Manifest] = ()
 
     @cached_property
     def exporters(self) -> list[Manifest]:
-        """DaemonSets of dcgm-exporter, independent of their installer."""
+        """DaemonSets of dcgm-exporter, with any installer."""
         return [daemon_set for daemon_set in self.daemon_sets if EXPORTER.container(daemon_set)]
 
     @cached_property
     def plugins(self) -> list[Manifest]:
-        """DaemonSets of NVIDIA's device plugin, of the operator or of a cloud; GPU feature discovery is none."""
+        """DaemonSets of NVIDIA's device plugin, of the operator or of a cloud, without GPU feature discovery."""
         return [daemon_set for daemon_set in self.daemon_sets if plugin_container(daemon_set)]
 
     @cached_property
@@ -58,7 +58,7 @@ class Agents:
 
     @property
     def without_pods(self) -> list[Manifest]:
-        """Exporters and device plugins whose controller has yet to make a pod."""
+        """Exporters and device plugins whose controller has not created a pod yet."""
         return [
             daemon_set
             for daemon_set in (*self.exporters, *self.plugins)
@@ -68,7 +68,7 @@ class Agents:
 
     @property
     def waiting_exporters(self) -> list[Manifest]:
-        """Their pods that have a node, and no container yet."""
+        """Their scheduled pods without containers."""
         return [
             pod
             for pod in self.exporter_pods

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The metrics APIs that HPAs ask."""
+"""The metrics APIs that HPAs query."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..objects import Manifest, containers_of, flag, seconds
 class AdapterConfig:
     """The file that prometheus-adapter reads when it starts.
 
-    config_map: that holds it. error: why it is no YAML, or not the adapter's. rules: of all kinds of metrics.
+    config_map: its ConfigMap. error: why it is not YAML, or not the adapter's. rules: of all kinds of metrics.
     """
 
     config_map: Manifest
@@ -27,10 +27,10 @@ class AdapterConfig:
 class ApiState:
     """One metrics API.
 
-    service: its APIService, or None. owner: its server. unavailable: why it does not, or empty.
-    listed:  the metrics that it offers, None if it does not answer. silence: its answer then.
-    adapter: the Deployment behind it, if that is one. pods: of its service.
-    config:  of prometheus-adapter; None if it is not known.
+    service: its APIService, or None. owner: its server. unavailable: why it is not available, or empty.
+    listed:  listed metrics, None if it does not answer. silence: the error in that case.
+    adapter: the Deployment behind it, if it is one. pods: of its service.
+    config:  configuration of prometheus-adapter; None if unknown.
     """
 
     group: str
@@ -47,12 +47,12 @@ class ApiState:
     config: AdapterConfig | None = None
 
     def option(self, name: str) -> str:
-        """What the adapter's command line gives for an option."""
+        """The value of an option in the adapter's command line."""
         return next(filter(None, (flag(container, name) for container in containers_of(self.adapter or {}))), "")
 
     @property
     def backends(self) -> frozenset[str]:
-        """Those whose metrics it can serve."""
+        """Autoscalers whose metrics it can serve."""
         known = {ADAPTER: self.is_prometheus_adapter, KEDA: self.is_keda}
         return frozenset(backend for backend, is_it in known.items() if is_it)
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""An HPA with what it scales."""
+"""An HPA and its workload."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from .metric import MetricState
 
 @dataclass(frozen=True)
 class AutoscalerState:
-    """An HPA with what it scales.
+    """An HPA and its workload.
 
-    target:   the object, or None.
-    pods:     that the target's selector finds, without those that are being deleted.
-    metrics:  empty if they could not be looked at.
-    budget:   the periods of the chain: sync_s, evaluate_s ... and in `sources` how each is known.
-    replicas: that the target should have; None if that is not known.
-    title:    names it in findings, where an HPA only might ask.
-    rejected_pods: that a kubelet has refused to start; they have failed.
-    demand:   what is recorded of it; None if the HPA follows none, or Prometheus does not say.
-    rejections: of the pods of a model server that counts them, by the pod's name.
+    target:   its target, or None.
+    pods:     pods of the target's selector, without those being deleted.
+    metrics:  empty if they could not be read.
+    budget:   the periods of the chain: sync_s, evaluate_s ... and in `sources` the source of each.
+    replicas: desired replicas of the target; None if unknown.
+    title:    its name in findings, if it may not be an HPA.
+    rejected_pods: pods that a kubelet rejected, which have failed.
+    demand:   recorded demand; None if the HPA uses none, or if Prometheus does not answer.
+    rejections: rejected requests of a model server's pods, by pod name.
     waiting:  the fewest requests that waited in a pod at any time in five minutes, by its name; only pods whose queue
               was never empty.
     """
@@ -88,12 +88,12 @@ class AutoscalerState:
 
     @property
     def gpus(self) -> dict[str, int]:
-        """Limits of NVIDIA's resources of one pod."""
+        """Limits of NVIDIA's resources in one pod."""
         return gpus_per_pod(self.template)
 
     @property
     def mig_instances(self) -> list[str]:
-        """The resources of one pod that are MIG instances."""
+        """MIG instances among the resources of one pod."""
         return [resource for resource in self.gpus if resource.startswith(f"{NVIDIA}mig-")]
 
     @property
@@ -120,7 +120,7 @@ class AutoscalerState:
 
     @property
     def is_meant_to_be_at_zero(self) -> bool:
-        """The replicas are 0 by decision of the HPA, as minReplicas 0 allows, or of KEDA. Source: KEP-2021."""
+        """Whether the replicas are 0 by decision of the HPA, as minReplicas 0 allows, or of KEDA. Source: KEP-2021."""
         is_at_zero = condition(self.hpa, "ScaledToZero").get("status") == "True"
         may_be_at_zero = self.hpa["spec"].get("minReplicas") == 0 and self.is_scaling
         is_of_keda = any(kind == "ScaledObject" for kind, _name in owners(self.hpa))
@@ -128,7 +128,7 @@ class AutoscalerState:
 
     @property
     def lag_s(self) -> float:
-        """The periods until a new pod can be seen, twice: one may be missed."""
+        """Twice the periods until a new pod is visible, because one sample may be missing."""
         budget = self.budget or {}
         return 2 * sum(budget.get(f"{period}_s", 0) for period in ("collect", "scrape", "evaluate"))
 
@@ -140,8 +140,8 @@ class AutoscalerState:
     def metrics_without_value(self) -> list[str]:
         """Metrics for which the HPA's status has no current value.
 
-        The condition ScalingActive stays True as long as one of several metrics works. Before the controller has looked
-        at any metric the status has none of them.
+        The condition ScalingActive stays True as long as one of several metrics works. Before the controller has read
+        any metric, the status has none of them.
         """
         entries = (self.hpa.get("status") or {}).get("currentMetrics")
         if entries is None:
@@ -152,22 +152,22 @@ class AutoscalerState:
 
     @property
     def is_hopeless(self) -> bool:
-        """No pod of the target is ready, and none is about to be."""
+        """Whether no pod of the target is ready or starting."""
         return not self.ready_pods and not (self.replicas and (self.pods or is_unseen(self.target or {})))
 
     @property
     def revisions(self) -> dict[str, list[str]]:
-        """Pods of a Rollout's stable revision and of its new one; empty where there are not two."""
+        """Pods of a Rollout's stable and new revision; empty unless there are two."""
         return revisions(self.target or {}, self.pods) if is_rollout(self.reference) else {}
 
     @property
     def is_proven(self) -> bool:
-        """Each ready pod has a value that agrees with Prometheus, and the HPA acts on all its metrics."""
+        """Whether each ready pod has a value that agrees with Prometheus, and the HPA acts on all its metrics."""
         metrics_work = all(metric.is_proven for metric in self.metrics) and not self.metrics_without_value
         return bool(self.ready_pods) and metrics_work and self.is_scaling
 
     def describe(self) -> dict[str, Any]:
-        """As modules return it."""
+        """In the format of modules."""
         status = self.hpa.get("status") or {}
         metrics = [metric.describe() for metric in self.metrics]
         return {

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How long ago something happened."""
+"""Computes how long ago something happened."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Clock:
     now_s: float
 
     def seconds_since(self, timestamp: str | None) -> float | None:
-        """Seconds since a time as objects have it; None without one."""
+        """Seconds since a time in an object; None without one."""
         then = unix(timestamp)
         return None if then is None else self.now_s - then
 
@@ -24,11 +24,11 @@ class Clock:
         return self.seconds_since(manifest["metadata"].get("creationTimestamp"))
 
     def last_change_age_s(self, manifest: Manifest) -> float | None:
-        """Since the last change that is not one of its status, by managedFields; without those its age."""
+        """Seconds since the last change except of its status, by managedFields; without those its age."""
         return self._since_a_write(manifest, lambda entry: entry.get("subresource") != "status")
 
     def last_write_age_s(self, manifest: Manifest) -> float | None:
-        """Since the last write, its status included."""
+        """Seconds since the last write, including its status."""
         return self._since_a_write(manifest, lambda entry: True)
 
     def _since_a_write(self, manifest: Manifest, counts: Callable[[Manifest], bool]) -> float | None:
@@ -39,7 +39,7 @@ class Clock:
     def condition_age_s(self, manifest: Manifest, kind: str) -> float | None:
         """Seconds since the condition last changed; the object's age if it has no such condition.
 
-        For a pod that is being deleted: seconds since the deletion was asked for.
+        For a pod that is being deleted: seconds since the deletion was requested.
         """
         metadata = manifest["metadata"]
         ending = self.seconds_since(metadata.get("deletionTimestamp"))
@@ -49,6 +49,6 @@ class Clock:
         return self.age_s(manifest) if age is None else age
 
     def longest_ready_s(self, pods: Iterable[Manifest]) -> float | None:
-        """Age of the readiness of the pod that has been ready longest."""
+        """Seconds since the pod became ready that has been ready longest."""
         ages = [self.condition_age_s(pod, "Ready") for pod in pods]
         return max((age for age in ages if age is not None), default=None)

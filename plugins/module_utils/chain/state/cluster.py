@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What has been read of a cluster, and views on it. No judgement here."""
+"""The state of a cluster as it was read. No checks here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Place:
-    """Which cluster it is: context of the kubeconfig and address of the API server; empty where that is not known."""
+    """Context of the kubeconfig and address of the API server; empty if unknown."""
 
     context: str = ""
     server: str = ""
@@ -41,24 +41,24 @@ class Place:
 
 @dataclass(frozen=True)
 class State:
-    """A cluster at one time.
+    """State of a cluster at one time.
 
     now_s:           Unix seconds, by Prometheus' clock if it answers.
-    proposal:        what is asked for, if the state is the one that a change would lead to; empty otherwise.
+    proposal:        the requested change, if this is the state that it would lead to; otherwise empty.
     facts:           results of gpu_facts by node.
-    servers:         of the inventory, as they were examined.
-    no_cluster:      why only these were examined; None if a cluster was read.
-    cuda_errors:     why CUDA failed when a node was proven last, by node.
+    servers:         examined servers of the inventory.
+    no_cluster:      why only servers were examined; None if a cluster was read.
+    cuda_errors:     errors of CUDA in the last proof, by node.
     webhooks:        ValidatingWebhookConfigurations.
-    controller_events: that the Prometheus operator rejects an object, and that the HPA controller has scaled.
-    leases:          of the control plane's controllers, by name.
-    events:          warnings about objects that wait or fail: exporters, targets whose pods do not come, such pods.
-    resource_slices: GPUs that pods can claim. claim_templates: ResourceClaimTemplates of the autoscalers' namespaces.
+    controller_events: rejections by the Prometheus operator, and scalings by the HPA controller.
+    leases:          leases of the control plane's controllers, by name.
+    events:          warnings about waiting or failing objects: exporters, targets without pods, such pods.
+    resource_slices: claimable GPUs. claim_templates: ResourceClaimTemplates of the autoscalers' namespaces.
     device_classes:  None if they were not read.
     quotas:          ResourceQuotas of the autoscalers' namespaces.
     unavailable:     why an input could not be read, by the name of the field. Such a field is empty.
-    denied:          the rights that are missing for it, by the name of the field.
-    user:            that the API server takes us for; empty if it does not say.
+    denied:          missing permissions, by the name of the field.
+    user:            user by the API server; empty if unknown.
     place:           context of the kubeconfig and address of the API server.
     """
 
@@ -100,7 +100,7 @@ class State:
 
     @property
     def is_before(self) -> bool:
-        """HPAs are as they would be after a change, and nothing has been seen of their effects."""
+        """Whether HPAs are as after a change that was not made, so that they have no effects yet."""
         return bool(self.proposal.autoscalers)
 
     @cached_property
@@ -145,7 +145,7 @@ class State:
 
     @cached_property
     def bare_nodes(self) -> dict[str, Manifest]:
-        """GPU nodes that are ready and have no GPU to give. Where GPUs are claimed, no node has to have one."""
+        """Ready GPU nodes without an allocatable GPU. If GPUs are claimed, nodes need none."""
         if any(map(gives_gpus_by_dra, self.daemon_sets)):
             return {}
         return {
@@ -161,15 +161,15 @@ class State:
 
     @cached_property
     def prometheus_age_s(self) -> float | None:
-        """Since the youngest pod of Prometheus became ready, or began."""
+        """Seconds since the youngest pod of Prometheus became ready or was created."""
         return youngest(self.clock.condition_age_s(pod, "Ready") for pod in self.prometheus.pods)
 
     def missing_for_s(
         self, autoscaler: AutoscalerState, names: Sequence[str], *, of_gpus: bool = False
     ) -> float | None:
-        """Since when the objects of these names should have a value: since the first such pod was ready.
+        """Seconds for which these objects should have had a value: since the first such pod was ready.
 
-        of_gpus: exporters serve the value. Since a restart, that of the pods' nodes has none for its first seconds.
+        of_gpus: exporters serve the value. After a restart, an exporter has no value for the first seconds.
         """
         pods = [pod for pod in autoscaler.ready_pods if pod["metadata"]["name"] in names] or autoscaler.ready_pods
         nodes = {pod["spec"].get("nodeName") for pod in pods} if of_gpus else ()
@@ -178,7 +178,7 @@ class State:
         return youngest([self.clock.longest_ready_s(pods), *restarts])
 
     def readable_s(self, pods: Iterable[Manifest]) -> float | None:
-        """Since when Prometheus could read the pod that has been ready longest."""
+        """Seconds for which Prometheus could have scraped the pod that has been ready longest."""
         return youngest([self.prometheus_age_s, self.clock.longest_ready_s(pods)])
 
     @cached_property
@@ -188,7 +188,7 @@ class State:
 
     @cached_property
     def own_targets(self) -> dict[Key, Row]:
-        """`up` of the pods that autoscalers scale, by namespace and name: what their own metrics are read from."""
+        """`up` of the pods of autoscalers, by namespace and name, for their own metrics."""
         pods = {key for autoscaler in self.autoscalers for key in autoscaler.pod_keys}
         return own_targets(pods, self.prometheus.up)
 
@@ -205,13 +205,13 @@ class State:
         ]
 
     def rule_age_s(self, series: str) -> float | None:
-        """Since when the rules of a series are as they are, and Prometheus runs."""
+        """Seconds since the rules of a series changed or Prometheus started."""
         changes = [self.clock.last_change_age_s(rule_object) for rule_object in self.recorders(series)]
         return youngest([*changes, self.prometheus_age_s])
 
     @cached_property
     def known_scrape_intervals(self) -> list[float]:
-        """Scrape intervals of GPU metrics, of autoscalers for which they are known and not assumed."""
+        """Scrape intervals of GPU metrics, if they are known and not assumed."""
         return [
             autoscaler.budget["scrape_s"]
             for autoscaler in self.autoscalers
@@ -229,12 +229,12 @@ class State:
         return users
 
     def affected_by_nodes(self, names: Iterable[str]) -> frozenset[str]:
-        """What a fault of these nodes affects: autoscalers with pods there, and all if no other node has GPUs."""
+        """What a failure of these nodes affects: autoscalers with pods there, and all if no other node has GPUs."""
         names = set(names)
         affected = {f"node {name}" for name in names}.union(*(self._users_of_nodes.get(name, set()) for name in names))
         return frozenset(affected | ({ALL} if names >= self.gpu_nodes.keys() else set()))
 
     def affected_by(self, autoscalers: Iterable[AutoscalerState]) -> frozenset[str]:
-        """What a fault of these autoscalers affects: all if there are no others."""
+        """Objects affected by a failure of these autoscalers: all if there are no others."""
         affected = {f"autoscaler {autoscaler}" for autoscaler in autoscalers}
         return frozenset(affected | ({ALL} if len(affected) == len(self.autoscalers) else set()))

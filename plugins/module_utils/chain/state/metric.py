@@ -11,25 +11,25 @@ from typing import Any
 from ...autoscaling.promql import DCGM_EXPORTER
 from ...autoscaling.spec import ADAPTER
 
-# A value agrees with Prometheus if it lies no further from its samples than this share of the target value.
+# A value agrees with Prometheus if it differs from its samples by at most this part of the target value.
 TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
 class MetricState:
-    """One metric of one autoscaler, as the chain shows it.
+    """One metric of one autoscaler, along the chain.
 
-    group:            the API that the HPA asks.
+    group:            the API that the HPA queries.
     type:             of the HPA's entry: Pods, Object or External.
-    backend:          serves it to the HPA controller.
+    backend:          serves the metric to the HPA controller.
     series:           the recorded series behind it; empty for an external metric without a rule.
-    sources:          the exporters' series that the rule reads. reporter: who serves these.
-    expected_objects: who has to have a value: each ready pod, or the target itself.
-    listed:           whether the API offers the metric; None if the API does not answer.
-    refusal:          the API's answer in place of values.
+    sources:          the exporters' series that the rule reads. reporter: what serves these.
+    expected_objects: objects that must have a value: each ready pod, or the target itself.
+    listed:           whether the API lists the metric; None if the API does not answer.
+    refusal:          the API's error instead of values.
     values:           of the API, by object. recorded: the latest samples in Prometheus, by object.
-    sampled_s:        when the newest of these samples was taken, by object. now_s: Prometheus' clock. Unix seconds.
-    agreed:           objects whose value agreed with Prometheus in an earlier look.
+    sampled_s:        time of the latest of these samples, by object. now_s: Prometheus' clock. Unix seconds.
+    agreed:           objects whose value agreed with Prometheus in an earlier reading.
     """
 
     name: str
@@ -87,15 +87,15 @@ class MetricState:
 
     @property
     def oldest_sample_s(self) -> float | None:
-        """Age of the oldest of the objects' newest samples, in seconds."""
+        """Age in seconds of the oldest of the objects' latest samples."""
         newest = [self.sampled_s[name] for name in self.expected_objects & set(self.sampled_s)]
         return round(self.now_s - min(newest), 1) if newest else None
 
     def agrees(self, name: str) -> bool:
-        """Whether Prometheus, or another replica of it, may have recorded the object's value lately.
+        """Whether Prometheus, or another replica of it, may have recorded the object's value recently.
 
-        Replicas scrape at other moments and the Service answers with either. So a value may lie as far beside the
-        samples as these lie apart, or TOLERANCE of the target value.
+        Replicas scrape at different moments, and the Service answers with either. So a value may be as far from the
+        samples as these are from each other, or TOLERANCE of the target value.
         """
         samples = self.recorded.get(name)
         if not samples:
@@ -105,7 +105,7 @@ class MetricState:
         return low - slack <= self.values[name] <= high + slack
 
     def describe(self) -> dict[str, Any]:
-        """As modules return it."""
+        """In the format of modules."""
         seen = sorted(self.expected_objects & set(self.recorded))
         return {
             "metric": self.name,

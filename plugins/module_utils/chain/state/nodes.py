@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Nodes with GPUs, and whose GPUs pods can get."""
+"""Nodes with GPUs, and the GPUs that are available to pods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...autoscaling.quantity import parse_quantity
 from ..gpu_labels import has_gpu_label
 from ..objects import Manifest, condition, labels_of
 
-# Labels that keep NVIDIA's GPU operator from offering a node's GPUs to pods, for example for virtual machines.
+# Labels with which NVIDIA's GPU operator does not offer a node's GPUs to pods, for example for virtual machines.
 _LEFT_ALONE = re.compile(
     r"nvidia\.com/gpu\.deploy\.operands=false|nvidia\.com/gpu\.workload\.config=vm-(passthrough|vgpu)"
 )
@@ -43,7 +43,7 @@ def _has_gpus(node: Manifest, facts: Mapping[str, Any]) -> bool:
 
 
 def is_up(node: Manifest) -> bool:
-    """Whether a node's kubelet reports; a node without that condition is taken for one that does."""
+    """Whether a node's kubelet reports; true without that condition."""
     return condition(node, "Ready").get("status", "True") == "True"
 
 
@@ -52,7 +52,7 @@ def offers_gpus(node: Manifest) -> bool:
 
 
 def _has_gpus_of_pods(node: Manifest) -> bool:
-    """Healthy or not. GPUs of virtual machines have other names, by their model."""
+    """Number of GPUs, healthy or not. GPUs of virtual machines have other names, by their model."""
     capacity = (node.get("status") or {}).get("capacity") or {}
     return any(
         resource.startswith((f"{NVIDIA}gpu", f"{NVIDIA}mig-")) and str(amount) != "0"
@@ -65,7 +65,7 @@ def _has_label(node: Manifest, pattern: re.Pattern[str]) -> bool:
 
 
 def lost_gpus(node: Manifest) -> str:
-    """Which of a node's GPUs the device plugin has taken out of use; empty if none."""
+    """Unhealthy GPUs of a node, by its device plugin; empty if none."""
     capacity = (node.get("status") or {}).get("capacity") or {}
     allocatable = gpus_of([node])
     return ", ".join(

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What Prometheus has: its targets, its rules, its series of GPUs."""
+"""State of Prometheus: targets, rules, and series of GPUs."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ..objects import Key, Manifest
 
 @dataclass(frozen=True)
 class Row:
-    """Labels of something in Prometheus, and its value."""
+    """Labels and value of a series."""
 
     labels: Mapping[str, str]
     value: float = 1.0
 
     @property
     def target(self) -> Key:
-        """What Prometheus scrapes, by job and instance."""
+        """A target of Prometheus, by job and instance."""
         return self.labels.get("job", ""), self.labels.get("instance", "")
 
     @property
     def pod(self) -> Key | None:
-        """The pod that a row of the exporter is about, by the first layout of labels that fits; None if it says none.
+        """The pod of an exporter's row, by the first matching layout of labels; None without one.
 
-        What names the exporter itself is an idle GPU's row under honorLabels.
+        With honorLabels, the row of an idle GPU names the exporter itself.
         """
         labels = self.labels
         pod = labels.get("exported_pod") or labels.get("pod", "")
@@ -41,7 +41,7 @@ class Row:
 class ReplicaState:
     """One of several pods behind the Service of Prometheus.
 
-    series: names of sources and recorded series that it has had in the last minutes. up: targets that answered it then.
+    series: sources and recorded series that it had in the last minutes. up: targets that answered it then.
     """
 
     series: frozenset[str] = frozenset()
@@ -50,26 +50,26 @@ class ReplicaState:
 
 @dataclass(frozen=True)
 class PrometheusState:
-    """What one Prometheus says.
+    """State of one Prometheus.
 
     error:   why it does not answer; empty if it does.
-    rows:    how many series of the metrics' sources there are, by labels and instance. rows_lately: by the labels that
-             name pods alone, with those that existed in the last minutes.
-    serving: the targets that have any reading of GPUs, by instance; None if that was not asked.
-    up:      of all targets. up_lately: those that answered at least once in the last minutes.
-    rules:   its recording rules by series, None if it does not say.
-    slow:    targets that take nearly all the time between two scrapes to answer, and the share of it.
-    blanks:  rows of GPU fields outside of what can be true.
+    rows:    number of series of the metrics' sources, by labels and instance. rows_lately: by labels that
+             name pods, including those that existed in the last minutes.
+    serving: targets with any reading of GPUs, by instance; None if that was not queried.
+    up:      of all targets. up_lately: targets that answered at least once in the last minutes.
+    rules:   its recording rules by series, None if it does not list them.
+    slow:    targets that take nearly the whole scrape interval to answer, and that part.
+    blanks:  rows of GPU fields with impossible values.
     frozen:  GPUs that are busy while profiling reports no activity for minutes.
     doubled: GPUs that two targets report.
-    scrape_errors: why a scrape of a target that is down fails, by job and instance.
-    joined:  labels of pods that rules over GPUs join and that kube-state-metrics has, pod and exported_pod among them;
+    scrape_errors: errors of targets that are down, by job and instance.
+    joined:  pod labels that rules on GPUs join and that kube-state-metrics has, including pod and exported_pod;
              None if no rule does.
-    runtime: what it says of itself: whether its last reload worked, and how often its write-ahead log was corrupt.
-    unstored: targets that it scrapes without storing any sample.
+    runtime: its own status: whether its last reload worked, and how often its write-ahead log was corrupt.
+    unstored: targets that are scraped without storing any sample.
     pod_states: states of pods that decisions for KEDA's HPAs are recorded from, by series; empty without such an HPA.
     pod_states_every: seconds between two scrapes of each kube-state-metrics, by job and instance.
-    pods:    behind its Service. replicas: what each says for itself, by pod, if there are several.
+    pods:    pods behind its Service. replicas: state of each, by pod, if there are several.
     """
 
     name: str
@@ -100,12 +100,12 @@ class PrometheusState:
 
     @cached_property
     def names_pods(self) -> bool:
-        """Whether any series of GPUs names the pod that holds one."""
+        """Whether any series of GPUs names a pod."""
         return any(row.pod for row in self.gpu_rows)
 
     @cached_property
     def pods_named_by(self) -> dict[str, set[Key]]:
-        """The pods that rows name, by series."""
+        """Pods in the rows, by series."""
         found: dict[str, set[Key]] = {}
         for row in self.rows:
             if row.pod:

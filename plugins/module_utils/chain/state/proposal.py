@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a change asks for."""
+"""The requested change."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from ..objects import Key, Manifest
 
 @dataclass(frozen=True)
 class Proposal:
-    """What is asked for, and what has to be known of the cluster before it is done.
+    """The requested change, and the state of the cluster that it depends on.
 
-    hpas:         that there are, by namespace and name. managers: who else manages those that are asked for.
-    scaled_objects: that exist, by namespace and name; those of other owners too.
+    hpas:         existing HPAs by namespace and name. managers: other managers of the requested ones.
+    scaled_objects: existing ScaledObjects by namespace and name, of any owner.
     is_keda_known, is_keda_served: whether ScaledObjects can be read, and whether that kind exists.
-    rules:        our PrometheusRules by name; None if that kind is not served.
-    unserved:     autoscalers whose target's kind is not served; unscalable: whose target has no scale subresource.
-    query_errors: the fault of a user's own query, by metric. empty_queries: metrics whose query gives nothing now.
-    totals:       values at the moment of users' metrics of a workload, by metric.
+    rules:        managed PrometheusRules by name; None if that kind is not served.
+    unserved:     autoscalers with a target of an unknown kind; unscalable: with a target without a scale subresource.
+    query_errors: error of a user's query, by metric. empty_queries: metrics whose query returns nothing now.
+    totals:       current values of custom metrics of a workload, by metric.
     no_zero:      why HPAs of this cluster do not scale to zero; empty if they do, or if none should.
-    rule:         where a managed rule would be, and its labels; None if that is not known.
-    unread:       why HPAs of other namespaces are not known; empty if they are.
-    no_resources: why there is no CPU and memory of pods; empty if it is served or not requested.
+    rule:         namespace and labels of a managed rule; None if unknown.
+    unread:       why HPAs of other namespaces are unknown; empty if they are known.
+    no_resources: why CPU and memory of pods are missing; empty if they are served or not requested.
     no_namespace: the namespace of the rules, if it does not exist.
-    inventory:    the id of the inventory that it is asked for.
-    foreign_rules: rules that would have to change, and that another inventory made; by name.
+    inventory:    ID of the inventory of the change.
+    foreign_rules: rules of other inventories that would have to change, by name.
     """
 
     autoscalers: Sequence[Autoscaler] = ()

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Servers of the inventory, as the playbook examined them. No judgement here."""
+"""Servers of the inventory, as the playbook examined them. No checks here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...hops import SERVER_TITLES, Hop
 
 @dataclass(frozen=True)
 class ServerFinding:
-    """A finding of a role's plan, as nodes/findings.py describes it."""
+    """A finding of a role's plan, in the format of nodes/findings.py."""
 
     id: str
     hop: Hop
@@ -28,10 +28,10 @@ class ServerFinding:
 @dataclass(frozen=True)
 class Server:
     """name:        in the inventory.
-    node:        name that it has, or would have, in the cluster.
+    node:        its current or future name in the cluster.
     unreachable: why it could not be reached; empty if it was.
-    failed:      why it could not be examined to the end; empty if it was.
-    hops:        what was examined.
+    failed:      why it could not be examined completely; empty if it was.
+    hops:        examined hops.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Server:
 class NoCluster:
     """Why only servers were examined.
 
-    is_missing: there is no kubeconfig, so there may be no cluster yet.
+    is_missing: no kubeconfig exists, so there may be no cluster yet.
     """
 
     why: str
@@ -62,7 +62,7 @@ class NoCluster:
 
 
 def server_of(given: Mapping[str, Any]) -> Server:
-    """Raises: HopError for a hop that no report has."""
+    """Raises: HopError for an unknown hop."""
     return Server(
         given["name"],
         given["node"],

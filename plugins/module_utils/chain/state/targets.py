@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which of Prometheus' targets are pods of the exporter."""
+"""Finds the exporter's pods among Prometheus' targets."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def own_targets(pods: AbstractSet[Key], rows: Iterable[Row]) -> dict[Key, Row]:
 
 
 def _at_its_address(pod: Manifest, by_host: Mapping[str, Sequence[Row]]) -> Sequence[Row]:
-    """Rows of an exporter's pod. One on its node's network has its address in common with the kubelet and others."""
+    """Rows of an exporter's pod. With host networking it shares its address with the kubelet and others."""
     rows = by_host.get((pod.get("status") or {}).get("podIP") or "-", ())
     return [row for row in rows if _is_at_its_port(pod, row)] if pod["spec"].get("hostNetwork") else rows
 
 
 def _at_its_port(pod: Manifest, rows: Sequence[Row]) -> Row | None:
-    """The exporter's own row among those of its pod, where a mesh's proxy may be another target; of two jobs one up."""
+    """The exporter's row among those of its pod, which a mesh's proxy may share; of two jobs one that is up."""
     return max(rows, key=lambda row: (_is_at_its_port(pod, row), row.value), default=None)
 
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Warnings about objects that wait or fail."""
+"""Warnings about waiting or failing objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Warnings:
 
     @cached_property
     def _by_object(self) -> dict[str, dict[str, list[Manifest]]]:
-        """By namespace and name of the object, oldest first."""
+        """Warnings by namespace and name of the object, oldest first."""
         events: dict[str, dict[str, list[Manifest]]] = {}
         for event in sorted(self.events, key=last_seen):
             about = event.get("involvedObject") or {}
@@ -45,7 +45,7 @@ class Warnings:
         return sorted(found, key=last_seen)
 
     def about_replica_sets(self, deployment: Manifest) -> list[Manifest]:
-        """Warnings about the ReplicaSets of a Deployment, which have its name and a hash."""
+        """Warnings about the ReplicaSets of a Deployment, which are named after it with a hash."""
         metadata = deployment["metadata"]
         replica_set = re.compile(rf"{re.escape(metadata['name'])}-[a-z0-9]{{6,10}}")
         by_name = self._by_object.get(metadata["namespace"], {})

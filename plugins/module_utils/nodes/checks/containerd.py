@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Why a server cannot get containerd, or does not use the one that it has."""
+"""Checks why a server cannot get containerd, or does not use the installed one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Why a server cannot get Docker, and why containers of Docker get no GPUs."""
+"""Checks why a server cannot get Docker, and why containers of Docker get no GPUs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Why a server cannot get a driver, or does not use the one that it has."""
+"""Checks why a server cannot get a driver, or does not use the installed one."""
 
 from __future__ import annotations
 
@@ -548,7 +548,7 @@ def branch_is_supported(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, BRANCH_ENDED, f"uses driver {release}, whose branch was supported until {month}")
 
 
-# Asked before anything is changed, and afterwards.
+# Run before any change, and afterwards.
 BEFORE = (
     each_gpu_is_identified,
     no_gpu_is_missing,
@@ -574,6 +574,6 @@ AFTER = (
     next_kernel_has_the_module,
     branch_is_supported,
 )
-# Of the doctor: EXAMINED where a driver is wanted, NOW in any case. What gpu_facts tell is left to the hop node.
+# For the doctor: EXAMINED if a driver is wanted, NOW in any case. The hop node reports what gpu_facts finds.
 EXAMINED = tuple(asked for asked in BEFORE if asked is not no_gpu_is_missing)
 NOW = (driver_is_there, all_gpus_are_shown, next_kernel_has_the_module, branch_is_supported)

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Why settings cannot be added to containerd's configuration without losing existing ones."""
+"""Checks why settings cannot be added to containerd's configuration without losing existing ones."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Why pods of a node do not reach pods of others."""
+"""Checks why pods of a node do not reach pods of others."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""All that can be found on a server, by subject."""
+"""All checks of a server, by subject."""
 
 from __future__ import annotations
 

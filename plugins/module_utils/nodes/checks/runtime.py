@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Why containers of a server cannot get its GPUs."""
+"""Checks why containers of a server cannot get its GPUs."""
 
 from __future__ import annotations
 
@@ -106,5 +106,5 @@ def toolkit_is_there(toolkit: Toolkit) -> Iterator[CheckResult]:
 
 BEFORE = (toolkit_goes_down_on_demand, node_keeps_its_toolkit)
 AFTER = (devices_are_the_gpus, a_container_sees_the_gpus)
-# Asked by the doctor, besides those before.
+# Additional checks for the doctor.
 NOW = (toolkit_is_there,)

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What checks of a server report."""
+"""Results of checks of a server."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from ..host import Host
 
 
 def seen_on(server: Host, finding_type: FindingType, seen: str, /, **words: str) -> CheckResult:
-    """words: for the texts of the type."""
+    """words: variables for the texts of the type."""
     affected = frozenset({f"server {server.name}"})
     return CheckResult(finding_type, server.name, seen, affected=affected, template_vars=words)

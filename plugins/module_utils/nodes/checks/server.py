@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Why a server cannot become a node, and why several cannot become one cluster."""
+"""Checks why a server cannot become a node, and why several cannot become one cluster."""
 
 from __future__ import annotations
 
