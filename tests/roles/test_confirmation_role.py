@@ -27,7 +27,7 @@ def confirm(
 ) -> tuple[int, str]:
     """The removal as far as it is confirmed, on servers that say this of themselves."""
     tasks = yaml.safe_load((ROLES / role / "tasks/absent.yml").read_text())
-    [confirms] = [task for task in tasks if task["name"].startswith("Confirm by the name")]
+    [confirms] = [task for task in tasks if task["name"].startswith("Confirm ")]
     known = [
         {"ansible.builtin.set_fact": {"_common_identity_self": "{{ says | combine({'host': inventory_hostname}) }}"}}
     ]

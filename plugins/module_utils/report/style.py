@@ -112,6 +112,8 @@ code {
 .scroll { overflow-x: auto; background: var(--card); border: 1px solid var(--edge); border-radius: 8px; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 caption { text-align: left; padding: .5rem .75rem; color: var(--quiet); }
+/* as wide as the frame on a phone, where the table scrolls below it */
+caption { box-sizing: border-box; max-width: calc(100vw - 26px); }
 th, td { text-align: left; padding: .4rem .6rem; border-top: 1px solid var(--edge); vertical-align: top; }
 thead th { border-top: 0; color: var(--quiet); font-weight: 600; overflow-wrap: normal; }
 tbody th { font-weight: 600; }
