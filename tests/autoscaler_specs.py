@@ -103,6 +103,7 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "target_value": _VALUES,
     "target_values": _TARGETS,
     "min_replicas": _WHOLE,
+    "priority": st.sampled_from([0, 10, -1000, "5", 1000]),
     "dead_time_seconds": st.integers(1, 1800),
     "scale_up": _RULES,
     "scale_down": _RULES,

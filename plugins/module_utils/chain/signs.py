@@ -67,7 +67,7 @@ PROMETHEUS = Sign(
 EXPORTER = Sign(
     re.compile(r"dcgm-exporter"),
     variable="DCGM_EXPORTER_",
-    labels={_NAME: ("dcgm-exporter",), "app": ("dcgm-exporter", "nvidia-dcgm-exporter")},
+    labels={_NAME: ("dcgm-exporter",), "app": ("dcgm-exporter", "nvidia-dcgm-exporter", "nvidia-dcgm-exporter-dra")},
 )
 # It creates neither plugin nor exporter before a node has a GPU.
 GPU_OPERATOR = Sign(

@@ -136,6 +136,8 @@ def test_a_measured_dead_time_sets_the_pace() -> None:
 REFUSED = {
     "maximum below minimum": (params(min_replicas=5), "max_replicas 4 is below min_replicas 5"),
     "minimum below nothing": (params(min_replicas=-1), "min_replicas is -1"),
+    "priority out of range": (params(priority=1001), "priority is 1001"),
+    "priority as a word": (params(priority="high"), "priority is 'high'"),
     "unknown backend": (params(backend="Keda"), "backend is 'Keda'"),
     "no maximum": (params(max_replicas=None), "max_replicas is missing"),
     "no target": ({"max_replicas": 2}, "neither a name nor a target"),

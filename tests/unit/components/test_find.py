@@ -291,6 +291,10 @@ NAMELESS = {
         "exporter",
         with_labels(workload("DaemonSet", "gpu/metrics", DIGEST), app="nvidia-dcgm-exporter"),
     ),
+    "the GPU operator's exporter for claims, by its label": (
+        "exporter",
+        with_labels(workload("DaemonSet", "gpu/metrics", DIGEST), app="nvidia-dcgm-exporter-dra"),
+    ),
     "a host engine by its command": (
         "host_engine",
         workload("DaemonSet", "gpu/engine", DIGEST, of_container={"command": ["/usr/bin/nv-hostengine", "-n"]}),
