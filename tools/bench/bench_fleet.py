@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -23,7 +24,6 @@ from typing import Any
 
 import bench_servers
 import yaml
-from bench_report import exponent
 from bench_servers import ANSIBLE_PLAYBOOK, LAB, call
 from bench_site import CALLBACK, CHECKOUT, SiteRun, _cpu_s, summary
 
@@ -75,11 +75,7 @@ def main() -> None:
     counts = [int(count) for count in arguments.servers.split(",")]
     with fleet() as inventory:
         runs = [run(inventory, count, arguments.forks) for count in counts]
-    growth = {
-        what: round(exponent([(run.servers, getattr(run.run, what)) for run in runs]), 2)
-        for what in ("seconds", "cpu_s")
-        if len(runs) > 1
-    }
+    growth = {what: power(runs[0], runs[-1], what) for what in ("seconds", "cpu_s") if len(runs) > 1}
     print(json.dumps({"runs": [asdict(run) for run in runs], "growth": growth, "cores": os.cpu_count()}, indent=1))
     if faults := [*(fault for run in runs for fault in faults_of(run)), *slow(growth, os.cpu_count() or 1)]:
         sys.exit("\n".join(faults))
@@ -99,6 +95,11 @@ def faults_of(run: FleetRun) -> Iterator[str]:
         yield f"{run.servers} servers: {run.joined} joined"
     if run.tokens != 1:
         yield f"{run.servers} servers: {run.tokens} tokens were made"
+
+
+def power(few: FleetRun, many: FleetRun, what: str) -> float:
+    """By which power of the number of servers something grows."""
+    return round(math.log(getattr(many.run, what) / getattr(few.run, what)) / math.log(many.servers / few.servers), 2)
 
 
 def slow(growth: Mapping[str, float], cores: int) -> Iterator[str]:

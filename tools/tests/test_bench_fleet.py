@@ -8,7 +8,7 @@ from dataclasses import replace
 os.environ.setdefault("LAB", "unit")
 
 import pytest
-from bench_fleet import FAILING, FleetRun, faults_of, results, slow
+from bench_fleet import FAILING, FleetRun, faults_of, power, results, slow
 from bench_site import SiteRun
 
 COST = SiteRun(seconds=100, cpu_s=50, tasks=200, includes=20, results={}, slowest=[])
@@ -34,6 +34,11 @@ def test_a_run_in_which_only_those_fail_that_should_is_none(run: FleetRun) -> No
 )
 def test_all_else_is_a_fault(run: FleetRun, fault: str) -> None:
     assert [*faults_of(run)] == [fault]
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(100, 0.0), (1000, 1.0), (398, 0.6)])
+def test_the_growth_is_a_power_of_the_number_of_servers(seconds: float, expected: float) -> None:
+    assert power(FIVE, replace(ALL_RIGHT, run=replace(COST, seconds=seconds)), "seconds") == expected
 
 
 @pytest.mark.parametrize(("cores", "power", "is_slow"), [(2, 0.95, False), (64, 0.95, True), (64, 0.5, False)])
