@@ -1035,6 +1035,10 @@ options:
             description: Result of M(ansible.builtin.slurp) for the record that the upgrade wrote at its start.
             type: dict
             default: {}
+          status:
+            description: Result of M(ansible.builtin.slurp) for what the timer kubegpu-status wrote.
+            type: dict
+            default: {}
   reach:
     description: Plan the check that pods of all nodes reach each other.
     type: dict

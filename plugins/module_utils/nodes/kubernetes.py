@@ -62,6 +62,7 @@ class KubernetesSurvey:
     iptables_missing:  whether the program is not installed.
     nodes, members:    of the cluster and of etcd; empty until it was queried.
     metrics_addresses: of the nodes that may read the control plane's metrics.
+    status:            what the timer kubegpu-status wrote last, for the doctor; empty if it was not read.
     """
 
     node: str
@@ -77,6 +78,7 @@ class KubernetesSurvey:
     members: Sequence[Member] = ()
     metrics_addresses: tuple[str, ...] = ()
     upgrade: Upgrade = Upgrade()
+    status: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ..hops import Hop
 from . import kubernetes_files as files
 from . import pod_network
 from .answers import Answer, lines_of
-from .checks.kubernetes import ALWAYS, BEFORE, CHANGES, DAY2, GONE, LEAVING, UPGRADE
+from .checks.kubernetes import ALWAYS, BEFORE, CHANGES, DAY2, DOCTOR, GONE, LEAVING, UPGRADE
 from .etcd_members import members_of
 from .files import slurped
 from .findings import findings
@@ -98,6 +98,7 @@ SURVEY: dict[str, Any] = {
     "kubeadm_config": _RESULT,
     "node_before": _RESULT,
     "before": _RESULT,
+    "status": _RESULT,
 }
 UPKEEP: dict[str, Any] = {
     "backup": {"type": "bool", "default": True},
@@ -128,7 +129,7 @@ def kubernetes_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "refused": errors(checks, node),
         "notices": warnings(CHANGES, node),
         "hop": str(Hop.KUBERNETES),
-        "findings": [] if node.is_foreign else findings(host, checks, node),
+        "findings": [] if node.is_foreign else findings(host, checks + DOCTOR, node),
         "node": node.survey.node,
         "is_control_plane": node.is_control_plane,
         "is_complete": node.is_complete,
@@ -389,6 +390,7 @@ def _survey(read: Mapping[str, Any]) -> KubernetesSurvey:
         nodes=_listed(read["nodes"]),
         members=members_of(read["etcd"].get("json") or {}, read["etcd_health"]),
         metrics_addresses=tuple(" ".join(lines_of(Answer.of(read["metrics_addresses"]))).split()),
+        status=json.loads(slurped(read["status"]) or "{}"),
         upgrade=Upgrade(
             cluster_release=_cluster_release(read["kubeadm_config"]),
             kubelet_release=_kubelet_release(_first(read["node_before"])),

@@ -140,6 +140,33 @@ def _replica_titles(state: State) -> dict[str, str]:
     return {name: f"{name} (shard {shard})" if several else name for name, shard in shards.items()}
 
 
+PROMETHEUS_EPHEMERAL = FindingType(
+    "PROMETHEUS_EPHEMERAL",
+    Hop.SCRAPE,
+    "warning",
+    cause="Prometheus has one replica without a volume: a drain of its node deletes all history, and no autoscaler gets "
+    "a value until it runs elsewhere",
+    fix="set prometheus_stack_durable to the size of a volume, for example 20Gi, and run kubegpu.autoscale.monitoring; it "
+    "needs a default StorageClass",
+)
+# In smaller clusters a drain of any node stops a large part of the workloads as well.
+_NODES_TO_DRAIN = 3
+
+
+@check("a drain does not delete the data of Prometheus", PROMETHEUS_EPHEMERAL, needs=("prometheuses", "nodes"))
+def data_survives_a_drain(state: State) -> Iterator[CheckResult]:
+    """Of the namespace whose Prometheus is asked."""
+    if len(state.nodes) < _NODES_TO_DRAIN:
+        return
+    for prometheus in state.prometheuses:
+        spec = prometheus.get("spec") or {}
+        is_ours = prometheus["metadata"]["namespace"] == state.prometheus.name.partition("/")[0]
+        storage = spec.get("storage") or {}
+        if is_ours and spec.get("replicas", 1) == 1 and (not storage or "emptyDir" in storage):
+            seen = f"it has one replica and no volume, in a cluster of {len(state.nodes)} nodes"
+            yield CheckResult(PROMETHEUS_EPHEMERAL, f"Prometheus {name_of(prometheus)}", seen)
+
+
 PROMETHEUS_STORES_NOTHING = FindingType(
     "PROMETHEUS_STORES_NOTHING",
     Hop.SCRAPE,

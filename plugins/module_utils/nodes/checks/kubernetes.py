@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 
 from ...diagnosis.check import CheckResult, FindingType, check
@@ -581,6 +582,41 @@ def server_has_a_control_plane(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, ETCD_EXTERNAL, "has kubernetes_cluster_config with an external etcd")
 
 
+# Of the doctor, by what the timer kubegpu-status has written.
+
+CERTIFICATE_EXPIRES = FindingType(
+    "KUBERNETES_CERTIFICATE_EXPIRES",
+    Hop.KUBERNETES,
+    "warning",
+    "without a valid certificate the API server answers nobody. The timer that renews certificates is off or fails",
+    "`ansible-playbook kubegpu.autoscale.certificates`; on the server, `journalctl -u kubegpu-certificates`",
+)
+BACKUP_OLD = FindingType(
+    "KUBERNETES_BACKUP_OLD",
+    Hop.KUBERNETES,
+    "warning",
+    "what was written since the last backup would be lost. The timer that backs up etcd is off or fails",
+    "`ansible-playbook kubegpu.autoscale.backup`; on the server, `journalctl -u kubegpu-backup`",
+)
+# As the alerts have it: roles/gpu_alerts/files/servers.yml.
+_CERTIFICATE_DAYS = 30
+_BACKUP_HOURS = 26
+
+
+@check("certificates and backups are in time", CERTIFICATE_EXPIRES, BACKUP_OLD)
+def node_is_kept_up(node: Kubernetes) -> Iterator[CheckResult]:
+    status, now = node.survey.status, time.time()
+    ends = {str(name): float(end) for name, end in (status.get("certificates") or {}).items()}
+    name = min(ends, key=lambda name: ends[name], default="")
+    if name and ends[name] - now < _CERTIFICATE_DAYS * 86400:
+        left = (ends[name] - now) / 86400
+        seen = f"has the certificate {name}, which " + (f"expires in {left:.0f} days" if left > 0 else "has expired")
+        yield seen_on(node.host, CERTIFICATE_EXPIRES, seen)
+    if "backup" in status and now - float(status["backup"]) > _BACKUP_HOURS * 3600:
+        hours = (now - float(status["backup"])) / 3600
+        yield seen_on(node.host, BACKUP_OLD, f"has had no backup of etcd for {hours:.0f} hours")
+
+
 # Of changes that are applied.
 
 CHANGE_DEFERRED = FindingType(
@@ -630,6 +666,7 @@ GONE = (no_namesake_joins, lost_nodes_are_lost, gone_members_can_go)
 LEAVING = (leaving_members_can_go,)
 UPGRADE = (server_is_a_node, version_is_a_release, version_is_the_next)
 CHANGES = (changes_are_applied,)
+DOCTOR = (node_is_kept_up,)
 # Before a backup, a restore or new certificates.
 DAY2 = (server_is_a_node, server_has_a_control_plane)
-ALL = tuple(dict.fromkeys(ALWAYS + BEFORE + GONE + LEAVING + UPGRADE + CHANGES + DAY2))
+ALL = tuple(dict.fromkeys(ALWAYS + BEFORE + GONE + LEAVING + UPGRADE + CHANGES + DOCTOR + DAY2))
