@@ -721,7 +721,6 @@ options:
       upkeep:
         description: The role's options of backups, certificates and status.
         type: dict
-        default: {}
         suboptions:
           backup:
             description: C(kubernetes_backup).

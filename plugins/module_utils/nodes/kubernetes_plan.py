@@ -111,7 +111,7 @@ UPKEEP: dict[str, Any] = {
     "metrics_folder": {"type": "str", "default": UpkeepOptions.metrics_folder},
 }
 KUBERNETES: dict[str, Any] = {
-    "upkeep": {"type": "dict", "default": {}, "options": UPKEEP},
+    "upkeep": {"type": "dict", "options": UPKEEP, "apply_defaults": True},
     "options": {"type": "dict", "required": True, "options": OPTIONS},
     "controller": {"type": "dict", "required": True, "options": CONTROLLER},
     "run": {"type": "dict", "required": True, "options": RUN},

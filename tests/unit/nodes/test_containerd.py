@@ -49,6 +49,26 @@ def slurp(text: str) -> dict[str, str]:
     return {"content": b64encode(text.encode()).decode()}
 
 
+MEMBER = replace(HOST, clusters=("/etc/kubernetes/kubelet.conf",))
+
+
+@pytest.mark.parametrize(
+    ("host", "version", "options", "refused"),
+    [
+        (MEMBER, "2.1.5-1", {}, True),
+        (MEMBER, "2.1.5-1", {"upgrade_ok": True}, False),
+        (MEMBER, "2.1.5-1", {"version": "2.1.5-*"}, False),
+        (MEMBER, PIN.partition("-")[0] + "-9", {}, False),
+        (HOST, "2.1.5-1", {}, False),
+    ],
+)
+def test_a_node_in_service_keeps_its_release(host: Host, version: str, options: dict[str, Any], refused: bool) -> None:
+    made = plan(installed(version), host, **options)
+
+    assert ["`ansible-playbook kubegpu.autoscale.maintain`" in text for text in made["refused"]] == [True] * refused
+    assert made["steps"]["upgrade"] is (version == "2.1.5-1" and "version" not in options)
+
+
 def test_the_package_is_of_dockers_repository_at_one_version() -> None:
     [source] = plan()["packages"]["sources"]
 
@@ -285,6 +305,7 @@ def test_each_finding_happens() -> None:
     sentences = [
         *plan(RUNTIME)["refused"],
         *plan(installed("99.0-1"))["refused"],
+        *plan(installed("2.1.5-1"), MEMBER)["refused"],
         *plan({"plugins": said()})["broken"],
         *removed({"programs": found("/usr/bin/containerd")})["notices"],
     ]

@@ -15,7 +15,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.checks.dri
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_packages import PINNED
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.gpu_node import OURS
 from collection import ROOT
-from driver_machines import B200, BRIDGE, H100, K80, L4, LOST, MUTE, NVSWITCH, RUBIN, V100, Machine, plan
+from driver_machines import B200, BRIDGE, H100, K80, L4, LOST, MUTE, NVSWITCH, RUBIN, V100, Machine, node_facts, plan
 
 from lab import upstream
 from lab.systems import systems
@@ -818,6 +818,18 @@ WARNED = {
         {"shown": shown(gpu())},
         "DRIVER_EXISTING_WITHOUT_UVM",
         "no /dev/nvidia-uvm",
+    ),
+    "a next kernel without the module": (
+        Machine(),
+        {"gpu_facts": node_facts(1, kernel_pending="6.1.0-41-amd64", next_boot_problem="kernel 6.1.0-41-amd64 boots next")},
+        "DRIVER_NEXT_KERNEL_WITHOUT_MODULE",
+        "`dkms autoinstall -k 6.1.0-41-amd64`",
+    ),
+    "a branch that is no longer supported": (
+        Machine(),
+        {"gpu_facts": node_facts(1, driver_version_loaded="535.261.03")},
+        "DRIVER_BRANCH_ENDED",
+        "uses driver 535.261.03, whose branch was supported until June 2026",
     ),
 }
 

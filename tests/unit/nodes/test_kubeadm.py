@@ -133,7 +133,7 @@ def test_an_address_for_the_controller_is_in_the_certificate() -> None:
 def test_a_worker_is_given_what_concerns_workers() -> None:
     plan = GPU1.plan(patches={"kubeletconfiguration": {"maxPods": 50}})
 
-    assert {*yaml.safe_load(plan["kubeadm"]["applied"])} == {"kubelet", "patches"}
+    assert {*yaml.safe_load(plan["kubeadm"]["applied"])} == {"kubelet", "patches", "network"}
     assert plan["kubeadm"]["config"] == ""
 
 

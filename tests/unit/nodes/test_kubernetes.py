@@ -17,6 +17,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.checks.kub
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes_files import (
     APPLIED,
     KUBELET_LINK,
+    NETWORK_UNIT,
 )
 from kubernetes_nodes import (
     CONTROL_PLANE,
@@ -147,6 +148,24 @@ REFUSED: dict[str, tuple[str, Node, dict[str, Any], str]] = {
         'networking is {"podSubnet": "10.9.0.0/16", "serviceSubnet": "10.96.0.0/12"}, wanted is '
         '{"podSubnet": "10.244.0.0/16", "serviceSubnet": "10.96.0.0/12"}',
     ),
+    "another pod network": (
+        "KUBERNETES_NETWORK_CHANGED",
+        Node(files=CONTROL_PLANE, applied=applied()),
+        {"cni": "cilium"},
+        "has the pod network bridge, and kubernetes_cni is cilium",
+    ),
+    "another pod network than that of a worker": (
+        "KUBERNETES_NETWORK_CHANGED",
+        Node(name="gpu1", planes=("cp0",), elsewhere={"cp0": True}, files=WORKER, applied={"network": {"cni": "cilium"}}),
+        {"cni": "flannel"},
+        "set kubernetes_cni: cilium",
+    ),
+    "another pod network than that of an earlier release, which has not recorded it": (
+        "KUBERNETES_NETWORK_CHANGED",
+        Node(files=(*CONTROL_PLANE, NETWORK_UNIT)),
+        {"cni": "flannel"},
+        "has the pod network bridge",
+    ),
     "a manifest without its network": (
         "KUBERNETES_MANIFEST_OPTIONS",
         BARE,
@@ -220,6 +239,10 @@ def test_each_finding_before_a_change_happens() -> None:
 
 
 ALLOWED: dict[str, tuple[Node, dict[str, Any]]] = {
+    "a network where the role had installed none": (
+        Node(files=CONTROL_PLANE, applied=applied() | {"network": {"cni": "none"}}),
+        {"cni": "flannel"},
+    ),
     "a bare server": (BARE, {}),
     "a bare worker": (GPU, {}),
     "a control plane of this cluster": (MEMBER, {}),

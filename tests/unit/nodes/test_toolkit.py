@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ HOST = Host("gpu1", "Debian 12", "6.1.0-40-amd64", "x86_64")
 LOADED = "580.178.04"
 
 
-def plan(facts: dict[str, Any], survey: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+def plan(
+    facts: dict[str, Any], survey: dict[str, Any] | None = None, host: Host = HOST, **options: Any
+) -> dict[str, Any]:
     given = {
         "state": "present",
         "versions": versions(),
@@ -32,7 +35,7 @@ def plan(facts: dict[str, Any], survey: dict[str, Any] | None = None, **options:
         {"options": given, "survey": {"gpu_facts": facts, **(survey or {})}}
     )
     assert not checked.error_messages
-    return toolkit_plan(HOST, checked.validated_parameters)
+    return toolkit_plan(host, checked.validated_parameters)
 
 
 def gpus(count: int, **facts: Any) -> dict[str, Any]:
@@ -73,6 +76,26 @@ ALLOWED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def test_what_is_asked_for_and_what_goes_up_comes(name: str) -> None:
     survey, options = ALLOWED[name]
     assert plan(gpus(1), survey, **options)["refused"] == []
+
+
+MEMBER = replace(HOST, clusters=("/etc/kubernetes/kubelet.conf",))
+
+
+@pytest.mark.parametrize(
+    ("host", "version", "options", "refused"),
+    [
+        (MEMBER, "1.17.8-1", {}, True),
+        (MEMBER, "1.17.8-1", {"upgrade_ok": True}, False),
+        (MEMBER, "1.17.8-1", {"version": "1.17.8-*"}, False),
+        (MEMBER, PIN.partition("-")[0] + "-9", {}, False),
+        (HOST, "1.17.8-1", {}, False),
+    ],
+)
+def test_a_node_in_service_keeps_its_release(host: Host, version: str, options: dict[str, Any], refused: bool) -> None:
+    made = plan(gpus(1), installed(version), host, **options)
+
+    assert ["`ansible-playbook kubegpu.autoscale.maintain`" in text for text in made["refused"]] == [True] * refused
+    assert made["steps"]["upgrade"] is (version == "1.17.8-1" and "version" not in options)
 
 
 def test_without_a_gpu_nothing_comes() -> None:
@@ -199,6 +222,7 @@ def test_a_container_sees_all_gpus_or_those_with_devices(shown: int, fits: bool)
 def test_each_finding_happens() -> None:
     sentences = [
         *plan(gpus(1), NEWER)["refused"],
+        *plan(gpus(1), installed("1.17.8-1"), MEMBER)["refused"],
         *plan(gpus(1), {"devices": devices()})["broken"],
         *plan(gpus(1), {"shown": {"result": {"gpus": [], "output": ""}}})["broken"],
     ]

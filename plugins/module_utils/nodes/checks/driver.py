@@ -11,6 +11,7 @@ from ...hops import Hop
 from ..driver import Driver
 from ..driver_packages import CUDA_REPO, DEBIAN
 from ..gpu_facts import EITHER
+from ..support import branch_end
 from .seen import seen_on
 
 UNIDENTIFIED = FindingType(

@@ -282,6 +282,7 @@ def backup(settings: dict[str, Any]) -> dict[str, Any]:
     packed = partial / "etcd.db.gz"
     with snapshot.open("rb") as plain, gzip.open(packed, "wb", compresslevel=1) as archive:
         shutil.copyfileobj(plain, archive, 1 << 20)
+    packed.chmod(0o600)
     snapshot.unlink()
     pack(partial / "kubernetes.tar")
     record = {
