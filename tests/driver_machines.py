@@ -45,6 +45,9 @@ FACTS = (
 )
 
 
+NOW = 1795737600  # 27 November 2026, for the ends of driver branches
+
+
 @dataclass(frozen=True)
 class Machine:
     """One server.
@@ -91,6 +94,7 @@ def plan(folder: Path, machine: Machine, **survey: Any) -> dict[str, Any]:
         architecture="x86_64",
         is_local=machine.local,
         clusters=tuple(read_host(folder / "root")[0]["clusters"]),
+        now=NOW,
     )
     steps = _plan(host, machine, read)["steps"]
     if steps["ask_components"]:

@@ -16,6 +16,7 @@ from collection import ROOT
 
 from lab.versions import versions
 
+NOW = 1795737600
 FOLDER = "/etc/kubernetes/kubegpu"
 KUBELET_CONF = "/etc/kubernetes/kubelet.conf"
 INITIALISED = f"{FOLDER}/initialised"
@@ -81,7 +82,7 @@ class Node:
         }
         checked = ArgumentSpecValidator(KUBERNETES).validate(params)
         assert not checked.error_messages
-        host = Host(self.name, "Debian 12", "6.1.0-40-amd64", "x86_64", clusters=tuple(self.clusters))
+        host = Host(self.name, "Debian 12", "6.1.0-40-amd64", "x86_64", clusters=tuple(self.clusters), now=NOW)
         return kubernetes_plan(host, checked.validated_parameters)
 
     def refused(self, **options: Any) -> str:

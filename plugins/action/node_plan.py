@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from ansible.plugins.action import ActionBase
@@ -76,7 +77,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         _result, given = self.validate_argument_spec(
             ARGUMENTS, required_one_of=[[*PLANS]], mutually_exclusive=[[*PLANS]]
         )
-        host = Host(**{**given["host"], "clusters": tuple(given["host"]["clusters"])})
+        host = Host(**{**given["host"], "clusters": tuple(given["host"]["clusters"])}, now=time.time())
         [plan] = (plan(host, given[name]) for name, (_arguments, plan) in PLANS.items() if given[name] is not None)
         # As no_log: files of a plan may have a login that no option has, such as a proxy's in Docker's daemon.json.
         # Texts in TOML do not show theirs, so their plan tells.

@@ -17,6 +17,7 @@ class Host:
     architecture: as the kernel names it, `x86_64` or `aarch64`.
     is_local:     whether Ansible runs on it, so that it cannot be rebooted by a task.
     clusters:     files by which it is a node of a cluster.
+    now:          Unix seconds on the controller; 0 where nothing depends on it.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Host:
     is_local: bool = False
     clusters: tuple[str, ...] = ()
     release: str = ""
+    now: float = 0
 
     @property
     def distribution(self) -> str:

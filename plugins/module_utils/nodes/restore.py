@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import PurePosixPath
 from typing import Any
 
 from .host import Host
@@ -69,7 +68,7 @@ class Restore:
 
     @property
     def on_controller(self) -> str:
-        return next((path for path in self.copies if PurePosixPath(path).name == self.name), "")
+        return next((path for path in self.copies if _name(path) == self.name), "")
 
     @property
     def initial_cluster(self) -> str:
@@ -108,7 +107,7 @@ class Restore:
     @property
     def _found(self) -> str:
         rows = [f"on {member.host} {', '.join(member.backups)}" for member in self.members if member.backups]
-        names = sorted({PurePosixPath(path).name for path in self.copies})
+        names = sorted({_name(path) for path in self.copies})
         return "; ".join([*rows, *([f"on the controller {', '.join(names)}"] if names else [])])
 
 
@@ -136,6 +135,10 @@ def restore_plan(_host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "cluster": next((member.cluster[1] for member in restore.members), ""),
         "continues": restore.name in restore.unfinished,
     }
+
+
+def _name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def _member(row: Mapping[str, Any]) -> Member:

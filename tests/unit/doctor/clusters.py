@@ -274,6 +274,8 @@ class Cluster:
                     "podMonitorNamespaceSelector": {},
                     "ruleSelector": {"matchLabels": RELEASE},
                     "ruleNamespaceSelector": {},
+                    "replicas": 1,
+                    "storage": {"volumeClaimTemplate": {"spec": {}}},
                 },
             }
         ]

@@ -1344,6 +1344,12 @@ def _(cluster: Cluster) -> None:
     cluster.prometheuses[0]["status"] = {"conditions": [turned("Available"), condition]}
 
 
+@fault("PROMETHEUS_EPHEMERAL")
+def _(cluster: Cluster) -> None:
+    cluster.nodes += [node("cp1", gpus=0)]
+    del cluster.prometheuses[0]["spec"]["storage"]
+
+
 @fault("PROMETHEUS_RELOAD_FAILS")
 def _(cluster: Cluster) -> None:
     cluster.prometheus["runtime"] = {"reloadConfigSuccess": False, "lastConfigTime": at(900), "corruptionCount": 0}

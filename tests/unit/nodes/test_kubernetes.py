@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from dataclasses import replace
 from hashlib import sha1
 from typing import Any
@@ -13,6 +15,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.checks.kub
     ALWAYS,
     BEFORE,
     CHANGES,
+    DOCTOR,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes_files import (
     APPLIED,
@@ -24,6 +27,7 @@ from kubernetes_nodes import (
     FOLDER,
     INITIALISED,
     KUBELET_CONF,
+    NOW,
     PIN,
     RELEASE,
     WORKER,
@@ -647,3 +651,66 @@ def test_findings_have_one_id_each() -> None:
 def test_a_plan_says_nothing_in_the_words_of_a_task() -> None:
     """What a result says by these names Ansible counts, prints or ends the host with."""
     assert not {"changed", "failed", "skipped", "msg", "invocation", "diff", "warnings"} & {*MEMBER.plan()}
+
+
+STATUS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "a certificate that expires soon": (
+        {"certificates": {"apiserver": NOW + 90 * 86400, "admin.conf": NOW + 20 * 86400}},
+        "KUBERNETES_CERTIFICATE_EXPIRES",
+        "has the certificate admin.conf, which expires in 20 days",
+    ),
+    "a certificate that has expired": (
+        {"certificates": {"apiserver": NOW - 86400}},
+        "KUBERNETES_CERTIFICATE_EXPIRES",
+        "has the certificate apiserver, which has expired",
+    ),
+    "an old backup": (
+        {"backup": NOW - 50 * 3600},
+        "KUBERNETES_BACKUP_OLD",
+        "has had no backup of etcd for 50 hours",
+    ),
+}
+
+
+def status(**content: Any) -> dict[str, Any]:
+    return {"status": {"content": b64encode(json.dumps(content).encode()).decode()}}
+
+
+@pytest.mark.parametrize("name", STATUS)
+def test_the_doctor_warns_of_what_was_not_done_in_time(name: str) -> None:
+    content, finding, words = STATUS[name]
+    [found] = replace(MEMBER, survey=status(**content)).plan()["findings"]
+
+    assert (found["id"], found["severity"]) == (finding, "warning")
+    assert words in found["seen"]
+
+
+def test_a_node_that_is_kept_up_has_no_finding() -> None:
+    fresh = status(certificates={"apiserver": NOW + 90 * 86400}, backup=NOW - 3600)
+
+    assert replace(MEMBER, survey=fresh).plan()["findings"] == []
+    assert MEMBER.plan()["findings"] == []
+    assert {kind.id for check in DOCTOR for kind in check.types} == {finding for _, finding, _ in STATUS.values()}
+
+
+DAY2_REFUSED: dict[str, tuple[Node, dict[str, Any], str]] = {
+    "a bare server": (BARE, {}, "is not a node that this role has joined"),
+    "a worker": (replace(GPU_MEMBER, has_kubeconfig=True), {}, "is not in kube_control_plane, so it has no etcd"),
+    "an external etcd": (
+        replace(MEMBER, has_kubeconfig=True),
+        {"cluster_config": {"etcd": {"external": {"endpoints": ["https://192.0.2.9:2379"]}}}},
+        "with an external etcd",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAY2_REFUSED)
+def test_what_has_no_etcd_of_kubeadm_is_not_backed_up(name: str) -> None:
+    node, options, words = DAY2_REFUSED[name]
+    [refused] = node.plan(**options)["upkeep"]["refused"]
+
+    assert words in refused
+
+
+def test_a_control_plane_of_the_role_can_be_backed_up() -> None:
+    assert replace(MEMBER, has_kubeconfig=True).plan()["upkeep"]["refused"] == []

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...hops import Hop
@@ -542,8 +542,8 @@ BRANCH_ENDED = FindingType(
 def branch_is_supported(driver: Driver) -> Iterator[CheckResult]:
     release = driver.facts.loaded or driver.facts.installed or ""
     end = branch_end(release)
-    if end and end < time.time():
-        month = time.strftime("%B %Y", time.gmtime(end - 1))
+    if end and end < driver.host.now:
+        month = f"{datetime.fromtimestamp(end - 1, UTC):%B %Y}"
         yield seen_on(driver.host, BRANCH_ENDED, f"uses driver {release}, whose branch was supported until {month}")
 
 

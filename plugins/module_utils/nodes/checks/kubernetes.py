@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 
 from ...diagnosis.check import CheckResult, FindingType, check
@@ -605,7 +604,7 @@ _BACKUP_HOURS = 26
 
 @check("certificates and backups are in time", CERTIFICATE_EXPIRES, BACKUP_OLD)
 def node_is_kept_up(node: Kubernetes) -> Iterator[CheckResult]:
-    status, now = node.survey.status, time.time()
+    status, now = node.survey.status, node.host.now
     ends = {str(name): float(end) for name, end in (status.get("certificates") or {}).items()}
     name = min(ends, key=lambda name: ends[name], default="")
     if name and ends[name] - now < _CERTIFICATE_DAYS * 86400:
