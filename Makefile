@@ -158,7 +158,7 @@ test-shipped: lab-env test-env programs ## site.yml twice from each inventory th
 test-vm: test-env ## what the roles do to a kernel, in a virtual machine with Debian's (minutes by KVM; emulated 20 to 45)
 	@$(BIN)/python -m lab.vm $(ARGS)
 
-test-cluster: lab-env test-env programs ## three control planes: join, upgrade by a minor version, lose one, reset (compiles the older Kubernetes first)
+test-cluster: lab-env test-env programs ## three control planes: join, upgrade by a minor version, restore, lose one, reset (compiles the older Kubernetes first)
 	@$(LAB_CLI) --size three build
 	@$(call molecule,cluster)
 

@@ -1,0 +1,137 @@
+"""Day 2 of a cluster with one control plane: a backup and its restore, new certificates, maintenance of nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import testinfra
+from kubectl import kubectl
+from server import EPHEMERAL, PLAYBOOKS, Run, Server, pinned, run
+from testinfra.host import Host
+
+testinfra_hosts = ["ansible://kube_node"]
+
+OLDER = "1.19.1"
+TOOLKIT = pinned("nvidia-container-toolkit")
+BACKUPS = "/var/lib/kubegpu/backups"
+UPKEEP = "/etc/kubegpu_upkeep.py"
+PRESENTED = 'python3 -c "import ssl; print(ssl.get_server_certificate((\'127.0.0.1\', 6443)))"'
+NEXT = "99.0.0-1-amd64"
+
+
+@pytest.fixture
+def gpu1(host: Host) -> Server:
+    return Server(host)
+
+
+@pytest.fixture
+def cp1() -> Server:
+    return Server(testinfra.get_host("ansible://cp1", ansible_inventory=str(EPHEMERAL / "inventory")))
+
+
+@pytest.fixture
+def workload(cp1: Server) -> Iterator[str]:
+    kubectl(cp1.host, "create deployment kept --image docker.io/library/python:3.11-slim -- python -m http.server")
+    kubectl(cp1.host, "wait --for=condition=Available --timeout=120s deployment/kept")
+    yield "kept"
+    kubectl(cp1.host, "delete deployment kept --ignore-not-found")
+
+
+def cluster(cp1: Server) -> str:
+    return kubectl(cp1.host, "get configmap --namespace kube-system kubegpu-cluster --output=jsonpath={.data.name}")
+
+
+def restore(name: str, **variables: str) -> Run:
+    return run(PLAYBOOKS / "restore.yml", kubernetes_restore_backup=name, **variables)
+
+
+@pytest.mark.slow
+def test_what_was_deleted_after_a_backup_is_there_again(cp1: Server, workload: str) -> None:
+    assert run(PLAYBOOKS / "backup.yml").succeeded
+    name = cp1.sh(f"ls {BACKUPS} | tail -1").strip()
+    kubectl(cp1.host, f"delete deployment {workload}")
+    kubectl(cp1.host, "create configmap later")
+
+    refused = [restore(name), restore("20200101T000000Z", kubegpu_confirm=cluster(cp1)), restore(name, kubegpu_confirm="x")]
+
+    assert [(attempt.succeeded, attempt.changed) for attempt in refused] == [(False, 0)] * 3
+    assert "no backup 20200101T000000Z was found" in refused[1].text
+    assert restore(name, kubegpu_confirm=cluster(cp1)).succeeded
+    kubectl(cp1.host, f"wait --for=condition=Available --timeout=180s deployment/{workload}")
+    assert kubectl(cp1.host, "get configmap later --ignore-not-found") == ""
+    assert cp1.sh(f"stat --format=%a {BACKUPS}/{name}/*").split() == ["600"] * 3
+    copy = EPHEMERAL / "inventory" / ".kubegpu" / "backups" / "cp1" / name
+    assert {file.name: file.stat().st_mode & 0o777 for file in copy.iterdir()} == dict.fromkeys(
+        ("backup.json", "etcd.db.gz", "kubernetes.tar"), 0o600
+    )
+
+
+@pytest.mark.slow
+def test_a_restore_that_was_killed_half_way_continues(cp1: Server, workload: str) -> None:
+    assert run(PLAYBOOKS / "backup.yml").succeeded
+    name = cp1.sh(f"ls {BACKUPS} | tail -1").strip()
+    confirmed = cluster(cp1)
+    kubectl(cp1.host, f"delete deployment {workload}")
+    member = json.loads(cp1.sh(f"python3 {UPKEEP} member"))
+    cp1.sh(f"python3 {UPKEEP} restore-prepare --backup {BACKUPS}/{name} --members {member['name']}={member['peer']}")
+    cp1.sh(f"python3 {UPKEEP} restore-stop --backup {BACKUPS}/{name}")
+
+    assert restore("", kubegpu_confirm=confirmed).succeeded
+
+    kubectl(cp1.host, f"wait --for=condition=Available --timeout=180s deployment/{workload}")
+    assert json.loads(cp1.sh(f"python3 {UPKEEP} member"))["restoring"] == ""
+
+
+@pytest.mark.slow
+def test_new_certificates_are_served_and_reach_the_controller(cp1: Server) -> None:
+    kubeconfig = EPHEMERAL / "inventory" / ".kubegpu" / "kubeconfig"
+    before = cp1.sh(PRESENTED), kubeconfig.read_text()
+
+    assert run(PLAYBOOKS / "certificates.yml").succeeded
+
+    assert cp1.sh(PRESENTED) != before[0]
+    assert cp1.sh("cat /etc/kubernetes/pki/apiserver.crt").startswith(cp1.sh(PRESENTED).strip())
+    assert kubeconfig.read_text() != before[1]
+    assert run(PLAYBOOKS / "cluster.yml").changed == 0
+    timers = cp1.sh("systemctl list-timers --all --no-legend --plain 'kubegpu-*'")
+    assert all(f"kubegpu-{name}.timer" in timers for name in ("backup", "certificates", "status"))
+    cp1.sh("systemctl start kubegpu-status.service")
+    metrics = cp1.sh("cat /var/lib/node_exporter/textfile_collector/kubegpu.prom")
+    assert 'kubegpu_certificate_end_timestamp_seconds{node="cp1",certificate="apiserver"}' in metrics
+
+
+def toolkit(server: Server) -> str:
+    return server.sh("dpkg-query --show --showformat '${Version}' nvidia-container-toolkit-base").partition("-")[0]
+
+
+def cordoned(cp1: Server) -> bool:
+    return json.loads(kubectl(cp1.host, "get node gpu1 --output=json"))["spec"].get("unschedulable", False)
+
+
+@pytest.mark.slow
+def test_a_node_is_maintained_and_does_not_reboot_into_a_kernel_without_a_module(cp1: Server, gpu1: Server) -> None:
+    older = {"nvidia_container_toolkit_version": f"{OLDER}-1", "nvidia_container_toolkit_upgrade_ok": True}
+    assert run(PLAYBOOKS / "nodes.yml", **older).succeeded
+    in_service = run(PLAYBOOKS / "nodes.yml")
+    assert (in_service.succeeded, in_service.changed, toolkit(gpu1)) == (False, 0, OLDER)
+    assert "`ansible-playbook kubegpu.autoscale.maintain`" in in_service.text
+
+    gpu1.sh("install -D /dev/null /lib/modules/$(uname -r)/updates/dkms/nvidia.ko")
+    gpu1.sh(f"mkdir -p /lib/modules/{NEXT} && touch /boot/vmlinuz-{NEXT}")
+    with gpu1.bootable() as shutdowns:
+        without_module = run(PLAYBOOKS / "maintain.yml")
+
+        assert not without_module.succeeded
+        assert f"kernel {NEXT} boots next" in without_module.text
+        assert (toolkit(gpu1), cordoned(cp1), shutdowns) == (TOOLKIT, True, [])
+
+        gpu1.sh(f"rm -r /lib/modules/{NEXT} /boot/vmlinuz-{NEXT} && touch /run/reboot-required")
+
+        assert run(PLAYBOOKS / "maintain.yml").succeeded
+        assert (cordoned(cp1), len(shutdowns)) == (False, 1)
+
+        again = run(PLAYBOOKS / "maintain.yml")
+        assert (again.succeeded, again.changed, len(shutdowns)) == (True, 0, 1)
+    assert run(PLAYBOOKS / "nodes.yml").succeeded
