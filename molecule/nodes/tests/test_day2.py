@@ -39,6 +39,13 @@ def workload(cp1: Server) -> Iterator[str]:
     kubectl(cp1.host, "delete deployment kept --ignore-not-found")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def no_backups() -> Iterator[None]:
+    """They stay when a cluster is removed, and this scenario looks for what stays."""
+    yield
+    testinfra.get_host("ansible://cp1", ansible_inventory=str(EPHEMERAL / "inventory")).check_output(f"rm -r {BACKUPS}")
+
+
 def cluster(cp1: Server) -> str:
     return kubectl(cp1.host, "get configmap --namespace kube-system kubegpu-cluster --output=jsonpath={.data.name}")
 
