@@ -17,7 +17,7 @@ OLDER = "1.19.1"
 TOOLKIT = pinned("nvidia-container-toolkit")
 BACKUPS = "/var/lib/kubegpu/backups"
 UPKEEP = "/etc/kubegpu_upkeep.py"
-PRESENTED = 'python3 -c "import ssl; print(ssl.get_server_certificate((\'127.0.0.1\', 6443)))"'
+PRESENTED = "python3 -c \"import ssl; print(ssl.get_server_certificate(('127.0.0.1', 6443)))\""
 NEXT = "99.0.0-1-amd64"
 
 
@@ -61,7 +61,11 @@ def test_what_was_deleted_after_a_backup_is_there_again(cp1: Server, workload: s
     kubectl(cp1.host, f"delete deployment {workload}")
     kubectl(cp1.host, "create configmap later")
 
-    refused = [restore(name), restore("20200101T000000Z", kubegpu_confirm=cluster(cp1)), restore(name, kubegpu_confirm="x")]
+    refused = [
+        restore(name),
+        restore("20200101T000000Z", kubegpu_confirm=cluster(cp1)),
+        restore(name, kubegpu_confirm="x"),
+    ]
 
     assert [(attempt.succeeded, attempt.changed) for attempt in refused] == [(False, 0)] * 3
     assert "no backup 20200101T000000Z was found" in refused[1].text

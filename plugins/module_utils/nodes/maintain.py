@@ -23,7 +23,9 @@ MAINTAIN: dict[str, Any] = {
     "marked": {"type": "bool", "default": False},
 }
 # Packages that follow the kernel: images, headers, what belongs to them, and their flavours' own.
-_KERNEL = re.compile(r"linux-(?:image|headers|modules|generic|virtual|lowlatency|aws|azure|gcp|oracle|kvm|nvidia)(?:-.*)?")
+_KERNEL = re.compile(
+    r"linux-(?:image|headers|modules|generic|virtual|lowlatency|aws|azure|gcp|oracle|kvm|nvidia)(?:-.*)?"
+)
 # Those of one kernel alone, which have its release: linux-image-6.8.0-45-generic.
 _RELEASE = re.compile(r"-[0-9]+\.[0-9]+\.[0-9]+")
 _UPGRADED = re.compile(r"Inst (\S+) ")
@@ -82,8 +84,8 @@ class Maintenance:
     def refused(self) -> Iterator[str]:
         if not self.in_cluster:
             yield (
-                f"maintain -> {self.host.name}: it is no node of the cluster of kubegpu_kubeconfig, so its pods cannot be "
-                "moved. Nothing was changed. Next: check kubegpu_kubeconfig, set kubernetes_node_name if the node has "
+                f"maintain -> {self.host.name}: it is no node of the cluster of kubegpu_kubeconfig, so its pods cannot "
+                "be moved. Nothing was changed. Next: check kubegpu_kubeconfig, set kubernetes_node_name if the node has "
                 "another name, or leave the host out with --limit"
             )
         elif self.due and self.host.is_local:
@@ -100,8 +102,8 @@ class Maintenance:
         kernel = self.facts.pending_kernel
         return [
             f"driver -> kernel: {self.host.name} was not rebooted: {self.facts.next_boot_problem}. It stays cordoned. "
-            f"Next, on the node: `dkms status`, `apt-get install linux-headers-{kernel}`, `dkms autoinstall -k {kernel}`; "
-            f"or remove that kernel with `apt-get purge linux-image-{kernel}`. Then run this again"
+            f"Next, on the node: `dkms status`, `apt-get install linux-headers-{kernel}`, `dkms autoinstall -k "
+            f"{kernel}`; or remove that kernel with `apt-get purge linux-image-{kernel}`. Then run this again"
         ]
 
 
@@ -110,7 +112,9 @@ def maintain_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
     node = Maintenance(
         host=host,
         facts=GpuFacts.of(params["gpu_facts"]),
-        packages=[row.split()[0] for row in lines_of(Answer.of(params["packages"])) if row.split()[1:] == ["installed"]],
+        packages=[
+            row.split()[0] for row in lines_of(Answer.of(params["packages"])) if row.split()[1:] == ["installed"]
+        ],
         upgrades=Answer.of(params["upgrades"]),
         reboots=bool((params["reboot_required"].get("stat") or {}).get("exists")),
         runtime=params["runtime"],

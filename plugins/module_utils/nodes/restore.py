@@ -43,7 +43,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Restore:
-    """wanted: name of a backup. folder: of backups on servers. copies: folders of complete backups on the controller."""
+    """wanted: name of a backup. folder: of backups on servers. copies: folders of complete ones on the controller."""
 
     wanted: str
     folder: str
@@ -79,8 +79,8 @@ class Restore:
         missing = sorted({*self.control_planes} - {*self.hosts})
         if missing:
             yield (
-                f"restore -> etcd: {', '.join(missing)} of kube_control_plane is not in the run, or does not answer. All "
-                f"members of etcd begin with the same data. {_NOTHING} Next: start it and run this for all hosts; or "
+                f"restore -> etcd: {', '.join(missing)} of kube_control_plane is not in the run, or does not answer. "
+                f"All members of etcd begin with the same data. {_NOTHING} Next: start it and run this for all hosts; or "
                 "remove it from kube_control_plane if it is lost"
             )
             return
@@ -88,14 +88,14 @@ class Restore:
         if len(clusters) != 1 or "" in clusters:
             names = ", ".join(f"{member.host}: {member.cluster[0] or 'none'}" for member in self.members)
             yield (
-                f"restore -> etcd: the control planes are not of one recorded cluster ({names}). {_NOTHING} Next: check "
-                "the inventory; /etc/kubernetes/kubegpu/cluster.json on each server names its cluster"
+                f"restore -> etcd: the control planes are not of one recorded cluster ({names}). {_NOTHING} Next: "
+                "check the inventory; /etc/kubernetes/kubegpu/cluster.json on each server names its cluster"
             )
         others = self.unfinished - {self.name}
         if others:
             yield (
-                f"restore -> etcd: a restore of {', '.join(sorted(others))} has not ended. {_NOTHING} Next: run this with "
-                f"-e kubernetes_restore_backup={sorted(others)[0]}"
+                f"restore -> etcd: a restore of {', '.join(sorted(others))} has not ended. {_NOTHING} Next: run this "
+                f"with -e kubernetes_restore_backup={sorted(others)[0]}"
             )
         elif not self.name or not (self.on_server or self.on_controller or self.name in self.unfinished):
             seen = f"no backup {self.name} was found" if self.name else "kubernetes_restore_backup is not set"

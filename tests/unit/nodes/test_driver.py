@@ -821,7 +821,11 @@ WARNED = {
     ),
     "a next kernel without the module": (
         Machine(),
-        {"gpu_facts": node_facts(1, kernel_pending="6.1.0-41-amd64", next_boot_problem="kernel 6.1.0-41-amd64 boots next")},
+        {
+            "gpu_facts": node_facts(
+                1, kernel_pending="6.1.0-41-amd64", next_boot_problem="kernel 6.1.0-41-amd64 boots next"
+            )
+        },
         "DRIVER_NEXT_KERNEL_WITHOUT_MODULE",
         "`dkms autoinstall -k 6.1.0-41-amd64`",
     ),

@@ -160,7 +160,9 @@ REFUSED: dict[str, tuple[str, Node, dict[str, Any], str]] = {
     ),
     "another pod network than that of a worker": (
         "KUBERNETES_NETWORK_CHANGED",
-        Node(name="gpu1", planes=("cp0",), elsewhere={"cp0": True}, files=WORKER, applied={"network": {"cni": "cilium"}}),
+        Node(
+            name="gpu1", planes=("cp0",), elsewhere={"cp0": True}, files=WORKER, applied={"network": {"cni": "cilium"}}
+        ),
         {"cni": "flannel"},
         "set kubernetes_cni: cilium",
     ),

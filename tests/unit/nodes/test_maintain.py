@@ -46,7 +46,10 @@ def test_nothing_is_due_on_a_node_that_is_up_to_date() -> None:
     ("given", "words"),
     [
         ({"runtime": True}, "containerd or the container toolkit has a newer release"),
-        ({"upgrades": said("Inst linux-image-amd64 [6.1.1] (6.1.2 Debian)", "Conf x")}, "apt has newer linux-image-amd64"),
+        (
+            {"upgrades": said("Inst linux-image-amd64 [6.1.1] (6.1.2 Debian)", "Conf x")},
+            "apt has newer linux-image-amd64",
+        ),
         ({"facts": PENDING}, "kernel 6.1.0-41-amd64 is installed, 6.1.0-40-amd64 runs"),
         ({"reboot_required": {"stat": {"exists": True}}}, "/run/reboot-required exists"),
         ({"facts": {"reboot_reason": "driver 570 is loaded, but 580 is installed"}}, "driver 570 is loaded"),

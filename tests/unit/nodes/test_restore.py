@@ -59,7 +59,10 @@ def test_an_interrupted_restore_continues_with_its_backup() -> None:
 REFUSED = {
     "no name": ({"wanted": ""}, f"kubernetes_restore_backup is not set. .*on cp1 {OLDER}, {NAME}; on cp2"),
     "an unknown name": ({"wanted": "20200101T000000Z"}, "no backup 20200101T000000Z was found"),
-    "a control plane that does not take part": ({"control_planes": [*PLANES, "cp4"]}, "cp4 of kube_control_plane is not"),
+    "a control plane that does not take part": (
+        {"control_planes": [*PLANES, "cp4"]},
+        "cp4 of kube_control_plane is not",
+    ),
     "another restore that has not ended": ({"members": [row("cp1", restoring=OLDER)]}, f"a restore of {OLDER} has not"),
     "servers of two clusters": ({"members": [row("cp1"), row("cp2", identity={"uid": "5678"})]}, "cp2: 5678"),
     "a server without a record": ({"members": [row("cp1", identity={})]}, "cp1: none"),

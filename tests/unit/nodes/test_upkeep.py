@@ -1,4 +1,4 @@
-"""Backups, restores and renewals: what a node gets, and what its program does with files. The lab runs it on a cluster."""
+"""Backups, restores and renewals: what a node gets, and what its program does with files. molecule/nodes runs it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ DAY = 86400
 # What a node gets.
 
 
-def upkeep(position: int | None = 0, *, has_etcd: bool = True, installed: tuple[str, ...] = (), **options: Any) -> Upkeep:
+def upkeep(
+    position: int | None = 0, *, has_etcd: bool = True, installed: tuple[str, ...] = (), **options: Any
+) -> Upkeep:
     return Upkeep(UpkeepOptions(**options), "cp1", position, has_etcd, installed)
 
 

@@ -55,7 +55,7 @@ CHANGES_IN_SERVICE = FindingType(
     Hop.RUNTIME,
     "error",
     "a new release is installed on one node after the other, each of them drained, because a faulty one stops all pods",
-    'to install it, run `ansible-playbook kubegpu.autoscale.maintain`; to keep the installed release, set '
+    "to install it, run `ansible-playbook kubegpu.autoscale.maintain`; to keep the installed release, set "
     'containerd_version: "{installed}-*"',
     before="refuse",
 )

@@ -515,8 +515,9 @@ NEXT_KERNEL_WITHOUT_MODULE = FindingType(
     Hop.DRIVER,
     "warning",
     "the driver works until the next boot, and the node has no GPU after it",
-    "on the node: `apt-get install linux-headers-{kernel}`, then `dkms autoinstall -k {kernel}`; modules built by Ubuntu "
-    "come with linux-modules-nvidia-*-{kernel}. `ansible-playbook kubegpu.autoscale.maintain` checks it before it reboots",
+    "on the node: `apt-get install linux-headers-{kernel}`, then `dkms autoinstall -k {kernel}`; modules built by "
+    "Ubuntu come with linux-modules-nvidia-*-{kernel}. `ansible-playbook kubegpu.autoscale.maintain` checks for them "
+    "before it reboots",
 )
 
 

@@ -37,7 +37,7 @@ TOOLKIT_CHANGES_IN_SERVICE = FindingType(
     "error",
     "a new release is installed on one node after the other, each of them drained, because a faulty one stops all pods "
     "with GPUs",
-    'to install it, run `ansible-playbook kubegpu.autoscale.maintain`; to keep the installed release, set '
+    "to install it, run `ansible-playbook kubegpu.autoscale.maintain`; to keep the installed release, set "
     'nvidia_container_toolkit_version: "{installed}-*"',
     before="refuse",
 )

@@ -262,7 +262,7 @@ def backups(folder: Path) -> list[Path]:
 
 
 def backup(settings: dict[str, Any]) -> dict[str, Any]:
-    """A folder: etcd.db.gz, kubernetes.tar (PKI, kubeconfigs, manifests), backup.json. It has its name when it is complete."""
+    """A folder with etcd.db.gz, kubernetes.tar (PKI, kubeconfigs, manifests) and backup.json. Its name is given last."""
     folder = Path(settings["backup_folder"])
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_partial(folder)
@@ -343,8 +343,8 @@ def copy_off(partial: Path, name: str, settings: dict[str, Any]) -> None:
         shutil.rmtree(old)
 
 
-# A restore. Each step does nothing if it has been done, so a killed run continues; the playbook runs each on all control
-# planes before the next one, because the members have to begin with the same data.
+# A restore. Each step does nothing if it has been done, so a killed run continues; the playbook runs each on all
+# control planes before the next one, because the members have to begin with the same data.
 
 
 def began(name: str) -> dict[str, Any]:
@@ -476,7 +476,7 @@ def running(component: str) -> set[str]:
 
 
 def restart(component: str) -> None:
-    """The kubelet starts the container again. One that does not become healthy ends this, and the next one still runs."""
+    """The kubelet starts the container again. One that is not healthy then ends this, and the others still run."""
     before = running(component)
     for container in before:
         run("ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGTERM", container)
@@ -558,9 +558,8 @@ def prove_served() -> None:
 
 
 def presented(port: int) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
-        with context().wrap_socket(plain) as secure:
-            return secure.getpeercert(binary_form=True) or b""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as plain, context().wrap_socket(plain) as secure:
+        return secure.getpeercert(binary_form=True) or b""
 
 
 def first_of(path: Path) -> bytes:
