@@ -262,7 +262,7 @@ def backups(folder: Path) -> list[Path]:
 
 
 def backup(settings: dict[str, Any]) -> dict[str, Any]:
-    """A folder with etcd.db.gz, kubernetes.tar (PKI, kubeconfigs, manifests) and backup.json. Its name is given last."""
+    """A folder with etcd.db.gz, kubernetes.tar (PKI, kubeconfigs, manifests) and backup.json. It is named last."""
     folder = Path(settings["backup_folder"])
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_partial(folder)
