@@ -645,7 +645,7 @@ def metrics(status: dict[str, Any]) -> str:
         ),
         (
             "kubegpu_backup_timestamp_seconds",
-            "When the newest complete backup of etcd was made, or the timer if there is none yet.",
+            "When the newest complete backup of etcd was made, or the timer before the first one.",
             [("", status["backup"])] if "backup" in status else [],
         ),
         (
