@@ -58,6 +58,7 @@ class Graph:
         self.nvidia = programs["nvidia"]
         self.programs = programs["kubernetes"]
         self.adapter = programs["prometheus-adapter"]
+        self.etcd = programs["etcd"]
         self.userland = debian.userland()
         self.node = debian.node_filesystem(systems.systems()[system]["suite"])
         self.apt_key = packages.apt_key()
@@ -123,7 +124,8 @@ class Graph:
         kubectl = {"kubectl": self.programs.path / "kube"}
         nvidia = {name: self.nvidia.path / name for name in ("dcgm-exporter", "nvidia-ctk", "nvidia-device-plugin")}
         adapter = {"prometheus-adapter": self.adapter.path / "prometheus-adapter"}
-        programs = compiled | kubectl | nvidia | adapter
+        etcd = {name: self.etcd.path / name for name in ("etcdctl", "etcdutl")}
+        programs = compiled | kubectl | nvidia | adapter | etcd
         link(folder, {name: target for name, target in programs.items() if target.exists()})
 
     def artifacts(self) -> list[Artifact]:
@@ -138,7 +140,7 @@ class Graph:
 
         wanted = [self.node, self.apt, self.charts, self.images, *filter(None, [self.balancer])]
         if not preflight.unpacked():
-            wanted += [self.programs, self.nvidia, self.adapter]  # the linked programs
+            wanted += [self.programs, self.nvidia, self.adapter, self.etcd]  # the linked programs
         for artifact in wanted:
             walk(artifact)
         return sorted(found.values(), key=lambda artifact: -artifact.expected)

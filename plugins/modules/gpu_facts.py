@@ -246,7 +246,8 @@ ansible_facts:
           sample: true
         kernel_pending:
           description:
-            - Release of the newest installed kernel, which boots next, if it is newer than the running one. Null otherwise.
+            - Release of the newest installed kernel, which boots next, if it is newer than the running one.
+            - Null otherwise.
           type: str
           sample: 6.8.0-71-generic
         next_boot_problem:

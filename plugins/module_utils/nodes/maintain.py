@@ -85,8 +85,8 @@ class Maintenance:
         if not self.in_cluster:
             yield (
                 f"maintain -> {self.host.name}: it is no node of the cluster of kubegpu_kubeconfig, so its pods cannot "
-                "be moved. Nothing was changed. Next: check kubegpu_kubeconfig, set kubernetes_node_name if the node has "
-                "another name, or leave the host out with --limit"
+                "be moved. Nothing was changed. Next: check kubegpu_kubeconfig, set kubernetes_node_name if the node "
+                "has another name, or leave the host out with --limit"
             )
         elif self.due and self.host.is_local:
             yield (

@@ -80,8 +80,8 @@ class Restore:
         if missing:
             yield (
                 f"restore -> etcd: {', '.join(missing)} of kube_control_plane is not in the run, or does not answer. "
-                f"All members of etcd begin with the same data. {_NOTHING} Next: start it and run this for all hosts; or "
-                "remove it from kube_control_plane if it is lost"
+                f"All members of etcd begin with the same data. {_NOTHING} Next: start it and run this for all hosts; "
+                "or remove it from kube_control_plane if it is lost"
             )
             return
         clusters = {member.cluster[0] for member in self.members}

@@ -14,7 +14,7 @@ def _end(year: int, month: int) -> int:
 
 
 # From "Supported Drivers and CUDA Toolkit Versions" at docs.nvidia.com/datacenter/tesla/drivers, of the pages of 615
-# (535, 610) and 620 (the others), read in November 2026. They name months. A branch without a row has no published date.
+# (535, 610) and 620 (the others), read in November 2026. They name months. A branch without a row has no known date.
 BRANCH_ENDS: Mapping[int, int] = {
     535: _end(2026, 6),
     580: _end(2028, 6),

@@ -636,6 +636,13 @@ def node_is_kept_up(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, BACKUP_OLD, f"has had no backup of etcd for {hours:.0f} hours")
 
 
+
+    "without a valid certificate every request to the API server fails. The timer that renews certificates is off or "
+    "fails",
+
+
+
+
 # Of changes that are applied.
 
 CHANGE_DEFERRED = FindingType(

@@ -46,8 +46,9 @@ PKI = "etc/kubernetes/pki"
 ETCD = "etcd"
 # Static pods in the order in which they start. The others use the first.
 COMPONENTS = (ETCD, "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+ENDPOINT = "https://127.0.0.1:2379"
 HEALTH = {
-    ETCD: "https://127.0.0.1:2379/health",
+    ETCD: f"{ENDPOINT}/health",
     "kube-apiserver": "https://127.0.0.1:6443/readyz",
     "kube-controller-manager": "https://127.0.0.1:10257/healthz",
     "kube-scheduler": "https://127.0.0.1:10259/healthz",
@@ -262,7 +263,7 @@ def backups(folder: Path) -> list[Path]:
 
 
 def backup(settings: dict[str, Any]) -> dict[str, Any]:
-    """A folder with etcd.db.gz, kubernetes.tar (PKI, kubeconfigs, manifests) and backup.json. Its name is given last."""
+    """A folder with etcd.db.gz, kubernetes.tar (PKI, kubeconfigs, manifests) and backup.json. It is named last."""
     folder = Path(settings["backup_folder"])
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_partial(folder)
@@ -273,7 +274,7 @@ def backup(settings: dict[str, Any]) -> dict[str, Any]:
     with etcd_programs() as programs:
         snapshot = partial / "etcd.db"
         run(
-            *(programs / "etcdctl", "--endpoints=https://127.0.0.1:2379", f"--cacert={pki / 'ca.crt'}"),
+            *(programs / "etcdctl", f"--endpoints={ENDPOINT}", f"--cacert={pki / 'ca.crt'}"),
             *(f"--cert={pki / 'healthcheck-client.crt'}", f"--key={pki / 'healthcheck-client.key'}"),
             *("snapshot", "save", snapshot),
         )
@@ -644,7 +645,7 @@ def metrics(status: dict[str, Any]) -> str:
         ),
         (
             "kubegpu_backup_timestamp_seconds",
-            "When the newest complete backup of etcd was made, or the timer if there is none yet.",
+            "When the newest complete backup of etcd was made, or the timer before the first one.",
             [("", status["backup"])] if "backup" in status else [],
         ),
         (
