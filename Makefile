@@ -10,8 +10,6 @@ FUZZ ?= 20000
 SIZE ?= two
 OUT ?= build/demo
 PACK ?= build/pack
-# What `make test-newer` runs on the newest minor version of Kubernetes that was tested.
-NEWER = $(addprefix tests/integration/test_,controller_agrees.py controller_over_time.py zero.py gpu_autoscaler.py gpu_doctor.py)
 PLAN ?= full
 # Of the order in which a lab is broken; the run says which one it took.
 SEED ?= $(shell echo $$RANDOM)
@@ -97,7 +95,7 @@ lab-unpack: ## fill the cache and .venv from such pieces (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-newer test-rollouts test-alertmanager test-envoy test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-keda test-docker test-existing browser bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-keda test-docker test-existing browser bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## all that CI runs: lint, unit, integration, gates and molecule, in three lanes side by side
 	@$(BIN)/python tools/lanes.py
 
@@ -168,10 +166,6 @@ test-vm: test-env ## what the roles do to a kernel, in a virtual machine with De
 test-cluster: lab-env test-env programs ## three control planes: join, upgrade by a minor version, lose one, reset (compiles the older Kubernetes first)
 	@$(LAB_CLI) --size three build
 	@$(call molecule,cluster)
-
-test-newer: lab-env test-env programs ## the newest minor version of Kubernetes that was tested: decisions, scaling to zero, the modules (compiles it first)
-	@$(LAB_CLI) program kubernetes-newer
-	@KUBE=kube-newer $(PYTEST) $(NEWER) $(ARGS)
 
 test-rollouts: lab-env test-env programs ## Argo Rollouts' own controller: a canary under load, scaled by each type of metric (compiles it first)
 	@$(LAB_CLI) program argo-rollouts
