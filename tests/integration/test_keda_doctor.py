@@ -17,6 +17,8 @@ from module_process import run_module
 from prometheus_rules import serve_kind
 from workloads import Workloads
 
+pytestmark = keda.needs_keda
+
 GROUP, VERSION, PLURAL = keda.SCALED_OBJECTS
 NAME, HPA = "theirs", "keda-hpa-theirs"
 # A poll, an HPA sync and the doctor's own requests; many seconds on a busy machine.
