@@ -55,8 +55,8 @@ SEEN = [
     ),
     (
         "METRIC_WITHOUT_VALUE",
-        "Max retries exceeded with url: /apis/external.metrics.k8s.io/v1beta1/namespaces/ml/s0-prometheus?labelSelector="
-        "scaledobject.keda.sh/name%3Dtheirs (Caused by ReadTimeoutError: Read timed out. (read timeout=29.9))",
+        "Max retries exceeded with url: /apis/external.metrics.k8s.io/v1beta1/namespaces/ml/s0-prometheus?labelSelector"
+        "=scaledobject.keda.sh/name%3Dtheirs (Caused by ReadTimeoutError: Read timed out. (read timeout=29.9))",
         "reach the operator",
     ),
     (
