@@ -10,8 +10,6 @@ FUZZ ?= 20000
 SIZE ?= two
 OUT ?= build/demo
 PACK ?= build/pack
-# What `make test-newer` runs on the newest minor version of Kubernetes that was tested.
-NEWER = $(addprefix tests/integration/test_,controller_agrees.py controller_over_time.py zero.py gpu_autoscaler.py gpu_doctor.py)
 PLAN ?= full
 # Seed of the order of faults; the run prints it.
 SEED ?= $(shell echo $$RANDOM)
@@ -101,7 +99,7 @@ lab-unpack: ## fill the cache and .venv from packed files (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-triton test-models test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-docker test-fleet test-newer test-existing browser bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-clustertest-rollouts test-alertmanager test-envoy test-triton test-models test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-docker test-fleet test-newer test-existing browser bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## run everything that CI runs: lint, unit, integration, gates and molecule, in three parallel lanes
 	@$(BIN)/python tools/lanes.py
 
@@ -172,10 +170,6 @@ test-vm: test-env ## test what the roles do to a kernel, in a virtual machine wi
 test-cluster: lab-env test-env programs ## test three control planes: join, upgrade by a minor version, restore, restore, loss of one, reset (first compiles the older Kubernetes)
 	@$(LAB_CLI) --size three build
 	@$(call molecule,cluster)
-
-test-newer: lab-env test-env programs ## the newest minor version of Kubernetes that was tested: decisions, scaling to zero, the modules (compiles it first)
-	@$(LAB_CLI) program kubernetes-newer
-	@KUBE=kube-newer $(PYTEST) $(NEWER) $(ARGS)
 
 test-rollouts: lab-env test-env programs ## test with the Argo Rollouts controller: a canary under load, scaled by each type of metric (compiles it first)
 	@$(LAB_CLI) program argo-rollouts

@@ -19,8 +19,6 @@ from programs import program
 
 Seen = TypeVar("Seen")
 STARTUP_S = 300
-# `make test-newer` runs another minor version.
-KUBE = os.environ.get("KUBE", "kube")
 _GIVEN: set[int] = set()
 
 
@@ -69,7 +67,7 @@ class ControlPlane:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._commands: dict[str, list[str]] = {}
         for name in ("kube-apiserver", "kube-controller-manager"):
-            (work / name).symlink_to(program(KUBE))
+            (work / name).symlink_to(program("kube"))
 
     def start(self) -> client.ApiClient:
         etcd, peer, api, manager = (free_port() for _ in range(4))

@@ -1,18 +1,13 @@
-"""min_replicas: 0 on a control plane that scales to zero, and on one that does not.
-
-Before Kubernetes 1.37 the feature gate HPAScaleToZero turns it on; from then on it is on, and the gate turns it off.
-"""
+"""min_replicas: 0 on a control plane with the feature gate HPAScaleToZero, and on one without it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
-from control_plane import KUBE, eventually, running
+from control_plane import eventually, running
 from kubernetes import client
 from metric_chain import MetricChain
 from module_process import run_module
@@ -22,7 +17,6 @@ from workloads import Workloads
 Run = Callable[..., dict[str, Any]]
 NAMESPACE = "zero"
 SCALED_S = 120
-IS_NATIVE = KUBE == "kube-newer"
 CONTROLLERS = ("deployment-controller", "replicaset-controller")
 
 
@@ -58,10 +52,6 @@ class Cluster:
         body = {"spec": {"replicas": replicas}}
         client.AppsV1Api(self._kube).patch_namespaced_deployment_scale("chat", NAMESPACE, body)
 
-    def hpas(self) -> list[str]:
-        found = client.AutoscalingV2Api(self._kube).list_namespaced_horizontal_pod_autoscaler(NAMESPACE)
-        return [hpa.metadata.name for hpa in found.items]
-
     def findings(self) -> list[str]:
         """Of the doctor. There is no node and no exporter here, which it reports as well."""
         done = self.run("gpu_doctor", namespace=NAMESPACE, grace=False)
@@ -75,13 +65,8 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with made(tmp_path_factory.mktemp("zero"), gates="" if IS_NATIVE else "HPAScaleToZero=true") as cluster:
-        yield cluster
-
-
-@contextmanager
-def made(work: Path, gates: str) -> Iterator[Cluster]:
-    with running(work, *CONTROLLERS, gates=gates) as (plane, kube):
+    work = tmp_path_factory.mktemp("zero")
+    with running(work, *CONTROLLERS, gates="HPAScaleToZero=true") as (plane, kube):
         chain = MetricChain(plane, kube)
         serve_kind(kube)
         chain.start()
@@ -139,12 +124,14 @@ def test_the_zero_of_a_person_is_told_from_the_hpa_s(cluster: Cluster) -> None:
     eventually(lambda: cluster.replicas == 2, "it scales again", SCALED_S)
 
 
-def test_without_the_gate_it_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    with made(tmp_path, gates="HPAScaleToZero=false" if IS_NATIVE else "") as cluster:
-        refused = cluster.run(autoscalers=[sleeper(NAMESPACE)], verify=False)
-        assert "must be greater than or equal to 1" in refused["msg"]
-        assert "set backend: keda" in refused["msg"]
-        assert not refused["changed"]
-        assert cluster.hpas() == []
-        assert cluster.run(autoscalers=[sleeper(NAMESPACE, min_replicas=1)], verify=False)["changed"]
-        assert cluster.hpas() == ["chat"]
+def test_without_the_gate_it_is_refused_and_nothing_is_written(
+    run: Run, kube: client.ApiClient, workloads: Workloads
+) -> None:
+    workloads.deployment("chat")
+    refused = run(autoscalers=[sleeper(workloads.namespace)])
+    assert "must be greater than or equal to 1" in refused["msg"]
+    assert "set backend: keda" in refused["msg"]
+    assert not refused["changed"]
+    hpas = client.AutoscalingV2Api(kube).list_namespaced_horizontal_pod_autoscaler(workloads.namespace)
+    assert hpas.items == []
+    assert run(autoscalers=[sleeper(workloads.namespace, min_replicas=1)])["changed"]

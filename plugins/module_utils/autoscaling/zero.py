@@ -12,9 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..formats.feature_gates import FLAG, gate_of
-from ..formats.feature_gates import SCALE_TO_ZERO as GATE
-from ..formats.feature_gates import SCALES_TO_ZERO_MINOR as NATIVE_MINOR
+from ..formats.feature_gates import FLAG, SCALE_TO_ZERO, SCALES_TO_ZERO_MINOR, gate_of
 from .scaling import ScalingRules
 from .spec import EXTERNAL, OBJECT, PODS, Autoscaler, MetricTarget
 
@@ -60,17 +58,17 @@ def controller_gap(managers: Sequence[Mapping[str, Any]]) -> str:
             is_on = _gate(container)
             version = _VERSION.search(container.get("image") or "")
             if is_on is None and version:
-                is_on = int(version[1]) >= NATIVE_MINOR
+                is_on = int(version[1]) >= SCALES_TO_ZERO_MINOR
             if is_on is False:
                 image = (container.get("image") or "").rpartition("/")[2]
-                return f"pod {pod['metadata']['name']} ({image}) has the feature gate {GATE} off"
+                return f"pod {pod['metadata']['name']} ({image}) has the feature gate {SCALE_TO_ZERO} off"
     return ""
 
 
 def _gate(container: Mapping[str, Any]) -> bool | None:
     """The feature gate in its flags; None if the version decides."""
     flags = [*(container.get("command") or ()), *(container.get("args") or ())]
-    return gate_of(GATE, [flag.removeprefix(_GATES_FLAG) for flag in flags if flag.startswith(_GATES_FLAG)])
+    return gate_of(SCALE_TO_ZERO, [flag.removeprefix(_GATES_FLAG) for flag in flags if flag.startswith(_GATES_FLAG)])
 
 
 def _faults_of_metric(target: MetricTarget) -> Iterator[Fault]:

@@ -53,6 +53,18 @@ SEEN = [
         "timeout while waiting to establish gRPC connection to KEDA Metrics",
         "reach the operator",
     ),
+    (
+        "METRIC_WITHOUT_VALUE",
+        "Max retries exceeded with url: /apis/external.metrics.k8s.io/v1beta1/namespaces/ml/s0-prometheus?labelSelector"
+        "=scaledobject.keda.sh/name%3Dtheirs (Caused by ReadTimeoutError: Read timed out. (read timeout=29.9))",
+        "reach the operator",
+    ),
+    (
+        "HPA_NOT_ACTIVE",
+        "unable to fetch metrics from external metrics API: the server was unable to return a response in the time "
+        "allotted, but may still be processing the request (get s0-prometheus.external.metrics.k8s.io)",
+        "does not reach the operator",
+    ),
     ("METRIC_WITHOUT_VALUE", "error when getting metric values metric:s0-prometheus encountered error", "of a trigger"),
     ("METRIC_WITHOUT_VALUE", "no gpu for chat-0", "the series lacks them"),
     ("HPA_SCALED_OBJECT_FAILS", "doesn't have correct Idle/Min/Max Replica Counts specification", "contradict"),

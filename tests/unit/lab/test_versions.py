@@ -12,7 +12,6 @@ from lab.versions import fill, names
 PINNED = [
     ("kubernetes", "k8s.io/kubernetes", "v{kubernetes}"),
     ("kubernetes-older", "k8s.io/kubernetes", "v{kubernetes-older}"),
-    ("kubernetes-newer", "k8s.io/kubernetes", "v{kubernetes-newer}"),
     ("kubernetes", "github.com/coredns/coredns", "{coredns}"),
     ("kubernetes", "go.etcd.io/etcd/server/v3", "{etcd}"),
     ("etcd", "go.etcd.io/etcd/etcdctl/v3", "{etcd}"),

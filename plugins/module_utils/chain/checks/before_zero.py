@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...autoscaling import zero
 from ...autoscaling.backends import needs_scaled_object
 from ...autoscaling.spec import Autoscaler
 from ...diagnosis.check import CheckResult, FindingType, check
+from ...formats.feature_gates import SCALE_TO_ZERO, SCALES_TO_ZERO_MINOR
 from ...hops import Hop
 from ..objects import condition
 from ..state.cluster import State
@@ -20,10 +20,10 @@ SPEC_ZERO_UNSUPPORTED = FindingType(
     "SPEC_ZERO_UNSUPPORTED",
     Hop.SPEC,
     "error",
-    cause=f"before Kubernetes 1.{zero.NATIVE_MINOR} an HPA scales to zero only with the feature gate {zero.GATE}, of "
-    "kube-apiserver and of kube-controller-manager",
+    cause=f"before Kubernetes 1.{SCALES_TO_ZERO_MINOR} an HPA scales to zero only with the feature gate {SCALE_TO_ZERO}, "
+    "of kube-apiserver and of kube-controller-manager",
     fix="set backend: keda, which scales to zero and back by itself (the role keda installs it); or upgrade Kubernetes "
-    f"to 1.{zero.NATIVE_MINOR}; or set min_replicas to 1",
+    f"to 1.{SCALES_TO_ZERO_MINOR}; or set min_replicas to 1",
     before="refuse",
 )
 

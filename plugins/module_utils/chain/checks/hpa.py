@@ -140,7 +140,8 @@ HPA_NOT_ACTIVE = FindingType(
             "check status.selector of the target's scale subresource, which its controller sets",
         ),
         Evidence(
-            r"gRPC connection to KEDA",
+            # Without its operator the metrics server answers nothing for a minute.
+            r"gRPC connection to KEDA|time allotted.*\(get s\d+-\S+\.external\.metrics",
             "KEDA's metrics server does not reach the operator, although its pod is ready",
             "check that keda-operator runs and that port 9666 is open to it; then kubectl -n keda rollout restart "
             "deployment keda-operator-metrics-apiserver",

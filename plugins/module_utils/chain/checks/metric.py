@@ -46,7 +46,7 @@ METRIC_WITHOUT_VALUE = FindingType(
     is_consequence=True,
     evidence=(
         Evidence(
-            r"gRPC connection to KEDA|:9666",
+            r"gRPC connection to KEDA|external\.metrics\.k8s\.io/\S*/s\d+-\S+.* timed out",
             "KEDA's metrics server does not reach the operator, although its pod is ready",
             "check that keda-operator runs and that port 9666 is open to it; then kubectl -n keda rollout restart "
             "deployment keda-operator-metrics-apiserver",
