@@ -92,8 +92,14 @@ def loadtest(folder: Path, plane: ControlPlane, namespace: str, **options: Any) 
 def test_a_target_is_found_from_a_goal(
     tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], workloads: Workloads, scaled: int
 ) -> None:
-    """One request takes 20 ms: two users wait 40, four wait 80. One user alone does not keep the GPU busy."""
-    options = {"find_target": True, "goals": {"p95_ms": 70}, "level": 4, "headers": {"Authorization": TOKEN}}
+    """One request takes 60 ms: two users wait 120, four wait 240. One user alone does not keep the GPU busy."""
+    options = {
+        "find_target": True,
+        "goals": {"p95_ms": 200},
+        "level": 4,
+        "url": "http://chat/work?ms=60",
+        "headers": {"Authorization": TOKEN},
+    }
     with generators(*plane, workloads.namespace, tmp_path / "pods"):
         told, report = loadtest(tmp_path, plane[0], workloads.namespace, **options)
     found = json.loads((report / "target.json").read_text())
