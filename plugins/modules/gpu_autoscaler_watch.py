@@ -44,6 +44,7 @@ options:
       line:
         description:
           - Text in the pod's log that marks the start of the load. By default the time begins when the pod runs.
+          - If the last line of the log begins with the seconds since then, as in C(12.0 s), that time counts as passed.
         type: str
         default: ""
       timeout:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -62,12 +63,11 @@ def watch_autoscaler(
     """
     hpa = _hpa(kube, watch)
     resource = _target_resource(kube, watch, hpa)
-    if watch.job:
-        _wait_for_load(kube, watch, clock, sleep)
+    passed_s = _wait_for_load(kube, watch, clock, sleep) if watch.job else 0.0
     # Existing events are skipped later by name, because this clock may differ from the cluster's.
     events_before = {_event_key(event) for event in _events(kube, watch, hpa)}
     pods_before = {pod["metadata"]["name"] for pod in _pods(kube, watch, _target(kube, watch, hpa, resource))}
-    began_s = clock()
+    began_s = clock() - passed_s
     end_s = began_s + watch.seconds if watch.end_s is None else watch.end_s
     samples = Samples()
     values: list[dict[str, Any]] = []
@@ -142,8 +142,11 @@ def _target(kube: KubeClient, watch: Watch, hpa: Mapping[str, Any], resource: Re
     return found
 
 
-def _wait_for_load(kube: KubeClient, watch: Watch, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
-    """Wait until the log of the job's pod has the line."""
+def _wait_for_load(kube: KubeClient, watch: Watch, clock: Callable[[], float], sleep: Callable[[float], None]) -> float:
+    """Wait until the log of the job's pod has the line. Returns: seconds for which the load has run, by its own log.
+
+    A generator may begin before this module does, on a busy controller by many seconds.
+    """
     end_s = clock() + watch.job_timeout_s
     seen = "it has no pod"
     while True:
@@ -152,7 +155,7 @@ def _wait_for_load(kube: KubeClient, watch: Watch, clock: Callable[[], float], s
             seen = f"its pod {name} is {phase}"
             text = _log(kube, pod) if phase != "Pending" else ""
             if watch.line in text and phase != "Pending":
-                return
+                return max(map(float, _PASSED.findall(text)), default=0.0)
             if phase == "Failed":
                 raise _no_load(watch, f"{seen}: {text.strip()[-500:]}")
         if clock() >= end_s:
@@ -174,6 +177,8 @@ def _values_of(metrics_api: MetricsApi, watch: Watch, metrics: Iterable[str]) ->
     return found
 
 
+# At the begin of a line of the generator's log, each second.
+_PASSED = re.compile(r"^ *(\d+\.\d) s  ", re.MULTILINE)
 # Selects a container as kubectl does, because a mesh may add its own.
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 

@@ -46,7 +46,7 @@ def judge_search(run: Mapping[str, Any]) -> dict[str, Any]:
     again = _with_metrics(run["confirmation"]) if run.get("confirmation") else []
     confirmation = _confirmed(again[0], goals) if again else None
     if confirmation and not confirmation["holds"]:
-        problems.append("the second run missed the goal, so the proposal does not hold it: repeat with longer levels")
+        problems.append(_missed(confirmation))
     return {
         "goal": goal,
         "goals": {"rejected_percent": REJECTED_PERCENT, **goals},
@@ -142,6 +142,15 @@ def _why_none(found: Target, metric: str, goal: str, value: float) -> str:
     if found.limited_by == "rejections":
         return "the pod rejects requests of one user"
     return f"no value of {metric} holds the goal: one user has a {goal} above {value:g} already"
+
+
+def _missed(confirmation: Mapping[str, Any]) -> str:
+    parts = [
+        f"{row['goal']} by {100 * (row['seen'] / row['value'] - 1):.0f} %" if row["value"] else row["goal"]
+        for row in confirmation["goals"]
+        if not row["met"]
+    ]
+    return f"the second run missed {', '.join(parts)}, so the proposal does not hold: repeat it with longer levels"
 
 
 def _confirmed(level: Mapping[str, Any], goals: Mapping[str, float]) -> dict[str, Any]:

@@ -173,7 +173,7 @@ class Watched:
             )
             late = f", not sent {self.dropped}" if self.dropped else ""
             passed_s = time.monotonic() - self.began_s
-            print(f"{passed_s:5.0f} s  {came}, in flight {self.in_flight}{late}{times}", flush=True)
+            print(f"{passed_s:7.1f} s  {came}, in flight {self.in_flight}{late}{times}", flush=True)
 
 
 def play_stages(watched: Watched) -> dict[str, Any]:

@@ -118,6 +118,14 @@ def test_the_time_begins_when_the_load_does():
     assert watched(answers, clock, job="load", line="begins")["began_s"] == BEGAN_S + 1.5
 
 
+def test_a_load_that_has_begun_earlier():
+    """Its log tells how long ago."""
+    text = "begins\n    1.0 s  served 5\n    2.1 s  served 5, latency p95 91 ms\n"
+    answers = {f"GET {PODS_PATH}": {"items": [pod("Running")]}, f"GET {LOG_PATH}": text}
+    seen = watched(answers, job="load", line="begins", seconds=5)
+    assert (seen["began_s"], seen["ended_s"]) == (BEGAN_S - 2.1, BEGAN_S + 2.9)
+
+
 @pytest.mark.parametrize("default", [{}, {"annotations": {"kubectl.kubernetes.io/default-container": "load"}}])
 def test_the_log_is_that_of_the_load_and_not_of_a_proxy_beside_it(default):
     """The API server gives none of a pod with several containers unless it is told which."""
