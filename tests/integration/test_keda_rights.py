@@ -113,6 +113,7 @@ class Pods:
         kept = [flag for flag in mounted if flag.partition("=")[0] not in taken]
         self._plane.run(
             name, "env", f"KUBECONFIG={self._kubeconfig(pod.service_account_name)}",
+            f"KEDA_CLUSTER_OBJECT_NAMESPACE={NAMESPACE}",  # else read from a file that the kubelet mounts
             *(f"{key}={value or ''}" for key, value in known.items()), program(name), *kept, *replaced,
         )  # fmt: skip
 
