@@ -93,6 +93,11 @@ class Pods:
             f"--metrics-service-grpc-authority=keda-operator.{NAMESPACE}.svc",
             f"--port={free_port()}",
             f"--secure-port={self._https}",
+            # Else it takes what a kubelet mounts.
+            *(
+                f"--{what}-kubeconfig=kubeconfig-keda-metrics-server"
+                for what in ("lister", "authentication", "authorization")
+            ),
         )  # fmt: skip
         self._publish()
         eventually(self._serves, f"KEDA serves {keda.API}", keda.STARTUP_S)
@@ -133,8 +138,9 @@ class Pods:
         except ApiException:
             data = {}
         for part in PARTS:
-            if part in data:
-                (self._certificates / part).write_bytes(base64.b64decode(data[part]))
+            path, wanted = self._certificates / part, base64.b64decode(data.get(part, ""))
+            if wanted and (not path.exists() or path.read_bytes() != wanted):
+                path.write_bytes(wanted)
         if not self._plane.runs(OPERATOR):
             self._plane.again(OPERATOR)
         return data.keys() >= set(PARTS)
