@@ -147,4 +147,4 @@ def test_a_plan_replays_the_load_and_its_decisions(cluster: Cluster) -> None:
         assert (plan["metric"], plan["gpus_per_replica"]) == ("gpu", 1)
         today, other = plan["settings"]
         assert (today["target_value"], today["max_replicas"], other["target_value"]) == (60, 12, 30)
-        assert plan["history"]["load"][-1] == pytest.approx(HIGH, abs=1)
+        assert plan["history"]["load"][-1] == pytest.approx(HIGH, rel=0.15)  # smoothed, and pods have just ended

@@ -93,6 +93,11 @@ class Pods:
             f"--metrics-service-grpc-authority=keda-operator.{NAMESPACE}.svc",
             f"--port={free_port()}",
             f"--secure-port={self._https}",
+            # Else it takes what a kubelet mounts.
+            *(
+                f"--{what}-kubeconfig=kubeconfig-keda-metrics-server"
+                for what in ("lister", "authentication", "authorization")
+            ),
         )  # fmt: skip
         self._publish()
         eventually(self._serves, f"KEDA serves {keda.API}", keda.STARTUP_S)
@@ -113,6 +118,7 @@ class Pods:
         kept = [flag for flag in mounted if flag.partition("=")[0] not in taken]
         self._plane.run(
             name, "env", f"KUBECONFIG={self._kubeconfig(pod.service_account_name)}",
+            f"KEDA_CLUSTER_OBJECT_NAMESPACE={NAMESPACE}",  # else read from a file that the kubelet mounts
             *(f"{key}={value or ''}" for key, value in known.items()), program(name), *kept, *replaced,
         )  # fmt: skip
 
@@ -132,8 +138,9 @@ class Pods:
         except ApiException:
             data = {}
         for part in PARTS:
-            if part in data:
-                (self._certificates / part).write_bytes(base64.b64decode(data[part]))
+            path, wanted = self._certificates / part, base64.b64decode(data.get(part, ""))
+            if wanted and (not path.exists() or path.read_bytes() != wanted):
+                path.write_bytes(wanted)
         if not self._plane.runs(OPERATOR):
             self._plane.again(OPERATOR)
         return data.keys() >= set(PARTS)

@@ -10,8 +10,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaled_object import hpa_of
+from collection import ROOT
 from rich.console import Console
 
+from lab.load.cluster import LabCluster
 from lab.load.earlier import Earlier
 from lab.load.scenario import Autoscaler, NotReached, Recording, Sample, Step, play, steps
 from lab.load.summary import Chain, only_overshoots, summarise, verdict
@@ -269,3 +273,17 @@ def test_an_earlier_demo_is_shown_beside(tmp_path: Path) -> None:
     (row,) = (row for row in console.file.getvalue().splitlines() if "ideal replicas, ready" in row)
     seconds = [float(value) for value in re.findall(r"(\d+\.\d) s", row)]
     assert seconds[0] > seconds[1] > 0
+
+
+def test_the_autoscaler_behind_an_hpa_of_keda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its HPA reads two decisions with target 1; the demo needs the metric and its target."""
+    scaled_object = yaml.safe_load((ROOT / "tests" / "unit" / "golden" / "gpu.scaledobject.yaml").read_text())
+    monkeypatch.setattr(LabCluster, "_get", lambda *_path: hpa_of(scaled_object))
+    seen = LabCluster.__new__(LabCluster)._read_autoscaler("chat")
+    assert seen == Autoscaler("chat", "chat", "gpu", target_percent=60, min_replicas=1, max_replicas=8)
+
+
+def test_two_demos_are_shown_by_their_names() -> None:
+    recording = played(FakeCluster())
+    picture = timeline(recording, PLAN, AUTOSCALER, Earlier(recording, summarise(recording, PLAN, COUNTED)), "by KEDA")
+    assert "ready by KEDA" in picture
