@@ -765,20 +765,3 @@ def test_a_gate_ends_where_no_hpa_needs_it() -> None:
     assert node.plan()["refused"] == []
     worker = Node(name="gpu1", planes=("cp0",), elsewhere={"cp0": True}, files=WORKER, applied={"kubelet": {}})
     assert not worker.plan()["steps"]["read_hpas"]
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-

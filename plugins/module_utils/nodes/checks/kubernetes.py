@@ -607,7 +607,7 @@ CERTIFICATE_EXPIRES = FindingType(
     "KUBERNETES_CERTIFICATE_EXPIRES",
     Hop.KUBERNETES,
     "warning",
-    "without a valid certificate the API server answers nobody. The timer that renews certificates is off or fails",
+    "without a valid certificate every request to the API server fails. The timer that renews certificates is off or fails",
     "`ansible-playbook kubegpu.autoscale.certificates`; on the server, `journalctl -u kubegpu-certificates`",
 )
 BACKUP_OLD = FindingType(
@@ -634,13 +634,6 @@ def node_is_kept_up(node: Kubernetes) -> Iterator[CheckResult]:
     if "backup" in status and now - float(status["backup"]) > _BACKUP_HOURS * 3600:
         hours = (now - float(status["backup"])) / 3600
         yield seen_on(node.host, BACKUP_OLD, f"has had no backup of etcd for {hours:.0f} hours")
-
-
-
-    "without a valid certificate every request to the API server fails. The timer that renews certificates is off or "
-    "fails",
-
-
 
 
 # Of changes that are applied.
