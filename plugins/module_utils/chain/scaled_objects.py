@@ -125,9 +125,9 @@ def is_falling_back(scaled_object: Manifest) -> bool:
 
 
 def failure_of(scaled_object: Manifest) -> Mapping[str, Any]:
-    """The condition by which KEDA says that a trigger has no value; empty if none does.
+    """The condition by which KEDA reports a trigger without a value; empty if none does.
 
-    With a fallback KEDA says so of the fallback alone.
+    With a fallback KEDA reports the fallback alone.
     """
     ready = condition(scaled_object, "Ready")
     if ready.get("reason") in ("TriggerError", "PartialTriggerError"):

@@ -20,8 +20,8 @@ SPEC_ZERO_UNSUPPORTED = FindingType(
     "SPEC_ZERO_UNSUPPORTED",
     Hop.SPEC,
     "error",
-    cause=f"before Kubernetes 1.{SCALES_TO_ZERO_MINOR} an HPA scales to zero only with the feature gate {SCALE_TO_ZERO}, "
-    "of kube-apiserver and of kube-controller-manager",
+    cause=f"before Kubernetes 1.{SCALES_TO_ZERO_MINOR} an HPA scales to zero only with the feature gate "
+    f"{SCALE_TO_ZERO}, of kube-apiserver and of kube-controller-manager",
     fix="set backend: keda, which scales to zero and back by itself (the role keda installs it); or upgrade Kubernetes "
     f"to 1.{SCALES_TO_ZERO_MINOR}; or set min_replicas to 1",
     before="refuse",

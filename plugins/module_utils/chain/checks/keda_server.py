@@ -158,7 +158,7 @@ def _without_value(autoscaler: AutoscalerState | None) -> str:
 
 
 def _last_failure(state: State, scaled_object: Manifest) -> Manifest:
-    """KEDA's last event about a trigger since the last change of a ScaledObject; empty if there is none."""
+    """KEDA's last event about a trigger since the last change of a ScaledObject; empty without one."""
     changed_s = state.clock.last_change_age_s(scaled_object)
     recent_s = _RECENT_S if changed_s is None else min(changed_s + 1, _RECENT_S)
     found = [
