@@ -607,7 +607,8 @@ CERTIFICATE_EXPIRES = FindingType(
     "KUBERNETES_CERTIFICATE_EXPIRES",
     Hop.KUBERNETES,
     "warning",
-    "without a valid certificate every request to the API server fails. The timer that renews certificates is off or fails",
+    "without a valid certificate every request to the API server fails. The timer that renews certificates is off or "
+    "fails",
     "`ansible-playbook kubegpu.autoscale.certificates`; on the server, `journalctl -u kubegpu-certificates`",
 )
 BACKUP_OLD = FindingType(
