@@ -18,7 +18,6 @@ class Host:
     is_local:     whether Ansible runs on it, so that no task can reboot it.
     clusters:     files that show that it is a node of a cluster.
     now:          Unix seconds on the controller; 0 where nothing depends on it.
-    now:          Unix seconds on the controller; 0 where nothing depends on it.
     """
 
     name: str
