@@ -46,16 +46,16 @@ VERSION_OF_PROMETHEUS = "github.com/prometheus/common/version.Version"
 
 def program_groups(recipes: str = "programs.yml") -> dict[str, Artifact]:
     """An artifact a go.mod, by the folder's name. `added.yml` has those that no lab is made from."""
-    return {name: _group(name, **row) for name, row in recipe(HERE / recipes).items()}
+    return {name: _made(name, **row) for name, row in recipe(HERE / recipes).items()}
 
 
 def added_programs() -> dict[str, tuple[Artifact, tuple[str, ...]]]:
     """What is compiled for who asks, by name: the artifact, and the programs in it."""
     rows = recipe(HERE / "added.yml")
-    return {name: (_added(name, **row), tuple(row["programs"])) for name, row in rows.items()}
+    return {name: (_made(name, **row), tuple(row["programs"])) for name, row in rows.items()}
 
 
-def _added(name: str, *, debian: Sequence[str] = (), **row: Any) -> Artifact:
+def _made(name: str, *, debian: Sequence[str] = (), **row: Any) -> Artifact:
     return _unpacked(name, debian, **row) if debian else _group(name, **row)
 
 

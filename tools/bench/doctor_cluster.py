@@ -209,7 +209,7 @@ def exporter_lines(size: Size) -> Iterator[str]:
 def _gpu_lines(node: int, gpu: int, instance: str, held_by: Iterable[tuple[str, str]]) -> Iterator[str]:
     labels = [
         f'gpu="{gpu}",UUID="GPU-{node:04d}{gpu}",pci_bus_id="00000000:{gpu:02X}:00.0",device="nvidia{gpu}"',
-        f'modelName="NVIDIA H100 80GB HBM3",Hostname="gpu-{node:04d}",{instance}',
+        f'modelName="NVIDIA H100 80GB HBM3",hostname="gpu-{node:04d}",{instance}',
         *(f'container="main",namespace="{namespace}",pod="{name}"' for namespace, name in held_by),
     ]
     for field in FIELDS:

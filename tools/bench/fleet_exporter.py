@@ -147,7 +147,7 @@ class Node:
             "pci_bus_id": f"00000000:{gpu + 1:02X}:00.0",
             "device": f"nvidia{gpu}",
             "modelName": MODEL,
-            "Hostname": self.name,
+            "hostname": self.name,
         }
         attributes = {"err_code": "0", "err_msg": "No Error"} if field == XID else {}
         if holder := self.gpus[gpu]:

@@ -126,7 +126,7 @@ def test_requests_on_one_connection_are_answered_in_order() -> None:
     assert written == []
     answers.data_received(b"\r\nGET /gpu-0002/metrics HTTP/1.1\r\n\r\n")
     heads, bodies = zip(*(request.split(b"\r\n\r\n", 1) for request in written), strict=True)
-    assert [re.search(rb'Hostname="([^"]*)"', body)[1] for body in bodies] == [b"gpu-0001", b"gpu-0002"]
+    assert [re.search(rb'hostname="([^"]*)"', body)[1] for body in bodies] == [b"gpu-0001", b"gpu-0002"]
     assert [int(re.search(rb"Content-Length: (\d+)", head)[1]) for head in heads] == [len(body) for body in bodies]
 
 

@@ -104,4 +104,4 @@ def test_a_plugin_of_the_nodes_image_is_used_and_none_is_installed_beside_it() -
     cluster = seen([], OF_NODE)
     assert decided("places", kubegpu_cluster=cluster)["nvidia_device_plugin"]["state"] == "existing"
     refused = decided("places", kubegpu_cluster=cluster, nvidia_device_plugin_state="present")["nvidia_device_plugin"]
-    assert "device plugin on Node a was not created by this collection, and two of them give out" in refused["refused"]
+    assert "device plugin on Node a was not created by this collection, and two of them allocate" in refused["refused"]

@@ -1488,7 +1488,7 @@ def _(cluster: Cluster) -> None:
 
 @fault("PROMETHEUS_EPHEMERAL")
 def _(cluster: Cluster) -> None:
-    cluster.nodes += [node("cp1", gpus=0)]
+    cluster.nodes.append(node("cp1", gpus=0) | {"metadata": meta("cp1")})
     del cluster.prometheuses[0]["spec"]["storage"]
 
 
@@ -1985,6 +1985,7 @@ WITHOUT_A_TIME = {
     "METRIC_IN_CAPITALS",
     "MONITOR_MISSING",
     "PROFILING_FROZEN",
+    "PROMETHEUS_EPHEMERAL",
     "PROMETHEUS_RELOAD_FAILS",
     "PROMETHEUS_WAL_CORRUPT",
     "REJECTED_BELOW_TARGET",

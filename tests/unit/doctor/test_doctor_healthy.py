@@ -589,6 +589,7 @@ def test_without_a_right_the_rest_is_looked_at() -> None:
         "device_plugin",
         "node_labels",
         "exporter",
+        "scrape",
         "workload",
     }
     statuses = {hop["id"]: hop["status"] for hop in found["hops"]}
