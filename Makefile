@@ -71,7 +71,7 @@ demo-adapter: ## the second half of `make demo BACKEND=keda`: another backend un
 site: ## run site.yml on the running lab
 	@$(BIN)/ansible-playbook -i inventories/lab playbooks/site.yml $(ARGS)
 
-loadtest: test-env ## a load test on the lab that is up: 0.15 to 2.75 GPUs of requests by Locust (ARGS="-e gpu_loadtest_find_target=true")
+loadtest: lab-env ## a load test on the lab that is up: 0.15 to 2.75 GPUs of requests by Locust (ARGS="-e gpu_loadtest_find_target=true")
 	@$(LAB_CLI) add locust
 	@$(BIN)/ansible-playbook -i inventories/lab playbooks/loadtest.yml -e @lab/load/loadtest.yml $(ARGS)
 
