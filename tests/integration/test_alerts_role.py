@@ -13,7 +13,7 @@ from playbook import changed, local, run_playbook
 from workloads import Workloads
 
 PLAY = local({"ansible.builtin.import_role": {"name": "kubegpu.autoscale.gpu_alerts"}})
-NAMES = [f"kubegpu-alerts-{name}" for name in ("autoscalers", "chain", "gpus", "hours", "records")]
+NAMES = [f"kubegpu-alerts-{name}" for name in ("autoscalers", "chain", "gpus", "hours", "records", "servers")]
 PLACE = ("monitoring.coreos.com", "v1", "monitoring", "prometheusrules")
 
 
