@@ -51,7 +51,7 @@ def server_addresses(servers: Sequence[str], hostvars: Mapping[str, Any]) -> dic
 
 def _address(variables: Mapping[str, Any]) -> Address:
     facts = variables.get("ansible_facts") or {}
-    wanted = str(variables.get("kubernetes_node_ip") or "").split(",")[0].strip()
+    wanted = str(variables.get("kubernetes_node_ip") or "").split(",", maxsplit=1)[0].strip()
     address = wanted or (facts.get("default_ipv4") or {}).get("address") or ""
     known = (variables.get("_common_server") or {}).get("result") or {}
     row = next((row for row in _rows(facts) if row.get("address") == address), {})

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # Written by kubegpu.autoscale
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Backups of etcd, its restore, renewed certificates, and metrics for alerts, on a node that kubeadm made.
