@@ -313,6 +313,7 @@ def beside_another_restore(backup: Path, root: Path) -> None:
 def test_what_cannot_be_restored_fails_while_the_cluster_runs(
     program: ModuleType, backup: Path, tmp_path: Path, spoil: Callable[[Path, Path], None], words: str
 ) -> None:
+    (tmp_path / "var/lib/etcd/member.before-20200101T000000Z").mkdir(parents=True)
     spoil(backup, tmp_path)
     before = sorted(path for path in tmp_path.rglob("*"))
 

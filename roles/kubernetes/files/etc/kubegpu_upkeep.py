@@ -377,7 +377,7 @@ def prepare(folder: Path, members: str) -> dict[str, Any]:
     text, data = manifest(ETCD), data_folder()
     partial = data / f"restored-{name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
-    for old in (*data.glob("restored-*"), *data.glob("member.before-*")):
+    for old in data.glob("restored-*"):
         shutil.rmtree(old) if old.is_dir() else old.unlink()
     snapshot = data / f"restored-{name}.db.partial"
     unpack(packed, snapshot, record["snapshot"]["sha256"])
@@ -391,6 +391,9 @@ def prepare(folder: Path, members: str) -> dict[str, Any]:
             *(f"--bump-revision={REVISIONS}", "--mark-compacted"),
         )
     snapshot.unlink()
+    # Only now, so that a damaged backup does not cost the data before the last restore.
+    for old in data.glob("member.before-*"):
+        shutil.rmtree(old)
     partial.rename(data / f"restored-{name}")
     return step_done({"name": name}, "prepared")
 
