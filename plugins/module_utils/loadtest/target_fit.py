@@ -12,9 +12,9 @@ from ..autoscaling.replicas import DEFAULT_TOLERANCE, Tolerance
 
 # The knee has this share of the highest throughput. More users add latency and hardly any requests.
 _KNEE_SHARE = 0.95
-# Levels of which the metric is within so much of another look the same to the HPA, whose tolerance is a tenth.
+# The HPA cannot tell levels apart whose metrics differ by less than this share: its tolerance is a tenth.
 _SAME_SHARE = 0.95
-# Of a normal distribution: 95 % of all samples have their p95 at a rank that lies so many deviations away at most.
+# Standard deviations of a normal distribution that cover 95 % of the ranks at which samples have their p95.
 _DEVIATIONS = 1.96
 _P50, _P95, _P99 = 0.5, 0.95, 0.99
 

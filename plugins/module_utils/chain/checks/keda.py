@@ -232,7 +232,7 @@ HPA_SCALED_OBJECT_FAILS = FindingType(
 
 @check("KEDA works with the ScaledObjects", HPA_SCALED_OBJECT_FAILS, needs=("scaled_objects",))
 def keda_works(state: State) -> Iterator[CheckResult]:
-    """A trigger without a value is a finding of the metrics API."""
+    """Skips triggers without a value, which the metrics API's check reports."""
     for scaled_object in _live(state):
         ready = condition(scaled_object, "Ready")
         if ready.get("status") == "False" and ready.get("reason") != "TriggerError":
@@ -505,7 +505,7 @@ def scaled_object_webhooks(state: State) -> Iterator[CheckResult]:
 
 
 def scaled_objects_of_gpus(state: State) -> Iterator[Manifest]:
-    """ScaledObjects whose target is looked at, or whose triggers are about GPUs."""
+    """ScaledObjects with a checked target, or with triggers about GPUs."""
     targets = {target_of(autoscaler.hpa) for autoscaler in state.autoscalers}
     for scaled_object in state.scaled_objects:
         in_scope = not state.scope.name and state.scope.namespace in (None, scaled_object["metadata"]["namespace"])

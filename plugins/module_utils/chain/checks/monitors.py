@@ -270,7 +270,7 @@ POD_NOT_SCRAPED = FindingType(
 
 @check("the pods of model servers are scraped", POD_NOT_SCRAPED, needs=("metrics", *_SELECTED))
 def model_servers_are_scraped(state: State) -> Iterator[CheckResult]:
-    """Of autoscalers whose metric is a model server's, while no pod of theirs has a value or is a target."""
+    """Checks autoscalers on metrics of model servers, if none of their pods has a value or is a scrape target."""
     if state.prometheus.error or not state.prometheus.up:
         return
     for autoscaler in state.autoscalers:

@@ -155,7 +155,7 @@ _NODES_TO_DRAIN = 3
 
 @check("a drain does not delete the data of Prometheus", PROMETHEUS_EPHEMERAL, needs=("prometheuses", "nodes"))
 def data_survives_a_drain(state: State) -> Iterator[CheckResult]:
-    """Of the namespace whose Prometheus is asked."""
+    """Checks the Prometheus objects in the namespace of the Prometheus that is queried."""
     if len(state.nodes) < _NODES_TO_DRAIN:
         return
     for prometheus in state.prometheuses:

@@ -165,7 +165,7 @@ POD_TARGET_DOWN = FindingType(
 
 @check("metrics of the workload's pods are scraped", POD_TARGET_DOWN, needs=("prometheus", "targets", "metrics"))
 def own_targets(state: State) -> Iterator[CheckResult]:
-    """Only for autoscalers whose metric is not of GPUs and has no value: others need no metric of their pods."""
+    """Checks only autoscalers with a missing value that pods report themselves: the exporter reports those of GPUs."""
     answered_lately = _answered_lately(state)
     for autoscaler in state.autoscalers:
         if not any(metric.missing_in_api for metric in autoscaler.metrics if not metric.is_of_gpus):
