@@ -85,7 +85,9 @@ def for_site(path: str, page: str) -> str:
     if path == "CHANGELOG.md":
         page = page.replace("\\_", "\\_<wbr>")
     if path.startswith("roles/"):
-        page = re.sub(r"^(# .*)$", lambda match: match[1].replace(".", ".<wbr>"), page, count=1, flags=re.MULTILINE)
+        page = re.sub(
+            r"^(# .* )([\w.]+)$", lambda match: match[1] + _between_words(match[2]), page, count=1, flags=re.MULTILINE
+        )
         page = re.sub(r"^\| ?(\w*_\w+) \|", lambda match: f"| {breakable(match[1])} |", page, flags=re.MULTILINE)
     return page
 

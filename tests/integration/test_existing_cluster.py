@@ -67,14 +67,22 @@ def others(kube: client.ApiClient, chain: MetricChain, workloads: Workloads) -> 
 
 
 def objects(plane: ControlPlane) -> dict[str, Any]:
-    """All objects of the kinds, by title, but for what changes by itself, as whether an API answers."""
+    """All objects of the kinds, by title, but for what changes by itself: statuses, and what is being deleted."""
     found = {}
     for version, plural in KINDS:
         for item in plane.get(f"{version}/{plural}")["items"]:
             metadata = item["metadata"]
-            found[f"{plural} {metadata.get('namespace', '')}/{metadata['name']}"] = {**item, "status": None}
-    services = {title: item for title, item in found.items() if title.startswith("apiservices ")}
-    return found | as_written(services)
+            found[f"{plural} {metadata.get('namespace', '')}/{metadata['name']}"] = item
+    leaving = {title.removeprefix("namespaces /") for title, item in found.items() if deleting(item)}
+    return {
+        title: item
+        for title, item in as_written(found).items()
+        if not deleting(item) and item["metadata"].get("namespace") not in leaving
+    }
+
+
+def deleting(item: dict[str, Any]) -> bool:
+    return "deletionTimestamp" in item["metadata"]
 
 
 def test_autoscaling_needs_the_documented_rights_and_changes_nothing_else(
