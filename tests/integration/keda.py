@@ -16,7 +16,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from control_plane import ControlPlane, eventually, free_port, running
 from kubernetes import client
-from owned_chain import OwnedChain
+from owned_chain import StatesChain
 from programs import FOLDER, program
 from prometheus_rules import GROUP, PLURAL, VERSION, serve_kind
 
@@ -48,7 +48,7 @@ class Rig(NamedTuple):
 
     plane: ControlPlane
     kube: client.ApiClient
-    chain: OwnedChain
+    chain: StatesChain
 
     @property
     def access(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def beside_the_adapter(
 ) -> Iterator[Rig]:
     """states_s: between two scrapes of kube-state-metrics."""
     with running(work, *controllers, sync_s=sync_s, gates=gates) as (plane, kube):
-        chain = OwnedChain(plane, kube, states_s=states_s)
+        chain = StatesChain(plane, kube, states_s=states_s)
         serve_kind(kube)
         chain.start()
         try:

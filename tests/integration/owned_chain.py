@@ -1,4 +1,4 @@
-"""Prometheus with kube-state-metrics and the rule by which it knows the owners of pods."""
+"""Prometheus with kube-state-metrics, and the rule by which kube-prometheus-stack records the owners of pods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from programs import program
 OWNERS = ROOT / "lab" / "charts" / "kube-prometheus-stack" / "files" / "pod-owner.yaml"
 
 
-class OwnedChain(MetricChain):
+class StatesChain(MetricChain):
     """states_s: between two scrapes of kube-state-metrics."""
 
     def __init__(self, plane: ControlPlane, kube: client.ApiClient, *, states_s: int = 1) -> None:
@@ -30,9 +30,14 @@ class OwnedChain(MetricChain):
         return [*super().scrape_configs(), states]
 
     def start(self) -> None:
-        (self.plane.work / "alerts.yml").write_text(OWNERS.read_text())
         self.plane.run(
             "kube-state-metrics", program("kube-state-metrics"), "--kubeconfig=kubeconfig",
             "--resources=pods,replicasets,deployments", f"--port={self.states}", f"--telemetry-port={free_port()}",
         )  # fmt: skip
+        super().start()
+
+
+class OwnedChain(StatesChain):
+    def start(self) -> None:
+        (self.plane.work / "alerts.yml").write_text(OWNERS.read_text())
         super().start()

@@ -16,7 +16,7 @@ from keda import METRICS_SERVER, NAMESPACE, OPERATOR, SERVICE, needs_keda
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 from module_process import run_module
-from owned_chain import OwnedChain
+from owned_chain import StatesChain
 from programs import program
 from prometheus_rules import serve_kind
 from shared_load import BY_KEDA, CONTROLLERS, Nodes, deploy, replicas_of
@@ -32,7 +32,7 @@ LOW, HIGH = 110, 290
 class Cluster(NamedTuple):
     plane: ControlPlane
     kube: client.ApiClient
-    chain: OwnedChain
+    chain: StatesChain
     nodes: Nodes
 
     def run(self, module: str, **options: Any) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         done = site.bring("keda", keda_state="present")
         assert done.returncode == 0, done.stdout
         site.stop()
-        chain = OwnedChain(plane, kube)
+        chain = StatesChain(plane, kube)
         serve_kind(kube)
         chain.start()
         deploy(kube, BY_KEDA)

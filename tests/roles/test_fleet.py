@@ -25,8 +25,9 @@ def test_a_fleet_of_medium_or_unknown_size_has_the_common_settings() -> None:
         "memory_mib": 512,
         "millicores": 200,
     }
-    assert values(nodes=80, autoscalers=250)[FLEET] == common | {"rollout": 620}
-    assert RoleValues("kubernetes", {}, {})[FLEET] == common | {"rollout": 300}, "without servers and autoscalers"
+    assert values(nodes=80, autoscalers=250)[FLEET] == common | {"rollout": 620, "states": 8}
+    without_servers = RoleValues("kubernetes", {}, {})
+    assert without_servers[FLEET] == common | {"rollout": 300, "states": 5}
 
 
 def test_a_small_fleet_has_shorter_periods() -> None:
@@ -43,6 +44,17 @@ def test_periods_can_be_set_on_a_small_fleet() -> None:
     role = values(nodes=1, kubernetes_hpa_sync_period=15)
     assert (role["kubernetes_hpa_sync_period"], role[FLEET]["sync"]) == (15, 2)
     assert values(nodes=1, kubegpu_fleet={"nodes": 100})["kubernetes_hpa_sync_period"] == 5
+
+
+def test_states_of_pods_are_scraped_more_often_where_keda_decides() -> None:
+    def states(**more: Any) -> Any:
+        stack = values("prometheus_stack", nodes=40, **more)
+        return stack["__prometheus_stack_values['kube-state-metrics']"]
+
+    each_4_s = {"prometheus": {"monitor": {"interval": "4s"}}}
+    assert states() == {}
+    assert states(kubegpu_metrics_backend="keda") == each_4_s
+    assert states(gpu_autoscaling_autoscalers=[{"target": {"name": "chat"}, "backend": "keda"}]) == each_4_s
 
 
 def test_what_is_said_counts_more_than_what_is_counted() -> None:

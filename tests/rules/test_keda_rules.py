@@ -58,13 +58,17 @@ def _many(random: Random) -> Case:
 
 def series(namespace: str, case: Case) -> Iterator[tuple[str, str]]:
     """What Prometheus has of a workload, and the value of each."""
-    yield f'kube_deployment_spec_replicas{{namespace="{namespace}",deployment="chat",job="ksm"}}', str(case.spec)
+    if is_stateful(namespace):
+        owner = 'owner_kind="StatefulSet",owner_name="chat"'
+        yield f'kube_statefulset_replicas{{namespace="{namespace}",statefulset="chat",job="ksm"}}', str(case.spec)
+    else:
+        owner = 'owner_kind="ReplicaSet",owner_name="chat-6d5f"'
+        controller = 'owner_kind="Deployment",owner_name="chat",owner_is_controller="true"'
+        yield f'kube_replicaset_owner{{namespace="{namespace}",replicaset="chat-6d5f",{controller}}}', "1"
+        yield f'kube_deployment_spec_replicas{{namespace="{namespace}",deployment="chat",job="ksm"}}', str(case.spec)
     for number, pod in enumerate(case.pods):
         labels = f'namespace="{namespace}",pod="chat-6d5f-{number}"'
-        yield (
-            f'namespace_workload_pod:kube_pod_owner:relabel{{{labels},workload="chat",workload_type="deployment"}}',
-            "1",
-        )
+        yield f'kube_pod_owner{{{labels},{owner},owner_is_controller="true",uid="{number}"}}', "1"
         for phase in PHASES:
             yield (
                 f'kube_pod_status_phase{{{labels},phase="{phase}",uid="{number}"}}',
@@ -86,8 +90,14 @@ def rules(cases: dict[str, Case]) -> dict[str, Any]:
     return {"groups": [{"name": "targets", "rules": constants}, {"name": "decisions", "rules": shared}]}
 
 
+def is_stateful(namespace: str) -> bool:
+    """Half of the states are of StatefulSets."""
+    return namespace[-1] in "02468"
+
+
 def of_workload(namespace: str) -> dict[str, str]:
-    return {"namespace": namespace, "workload": "chat", "workload_type": "deployment"}
+    kind = "statefulset" if is_stateful(namespace) else "deployment"
+    return {"namespace": namespace, "workload": "chat", "workload_type": kind}
 
 
 def decision(namespace: str, current: int) -> str:

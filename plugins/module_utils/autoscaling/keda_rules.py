@@ -23,13 +23,13 @@ from .replicas import Tolerance, in_thousandths
 
 Recording = tuple[str, str]
 
-# kube-state-metrics' series of the desired replicas, by kind as in the owner rule.
+# kube-state-metrics' series of the desired replicas, and its label of the workload, by type.
 _SPEC_REPLICAS = {
     "deployment": ("deployment", "kube_deployment_spec_replicas"),
     "statefulset": ("statefulset", "kube_statefulset_replicas"),
 }
-# All decisions need these series: kube-state-metrics' states of pods, and to which workloads they belong.
-POD_STATES = ("kube_pod_status_phase", "namespace_workload_pod:kube_pod_owner:relabel")
+# All decisions need these series of kube-state-metrics: states of pods, and to which workloads they belong.
+POD_STATES = ("kube_pod_status_phase", "kube_pod_owner")
 WORKLOAD_TYPES = {"Deployment": "deployment", "StatefulSet": "statefulset"}
 
 _OF_WORKLOAD = "namespace, workload, workload_type"
@@ -105,11 +105,9 @@ class Decisions:
         yield _recording(
             pods,
             f"""
-            max by ({_OF_WORKLOAD}, pod) (
-              namespace_workload_pod:kube_pod_owner:relabel{within}
-              and on ({_OF_WORKLOAD})
-              {self.target}{within}
-            )
+            {_owners(namespace)}
+            and on ({_OF_WORKLOAD})
+            {self.target}{within}
             unless on (namespace, pod)
             kube_pod_deletion_timestamp{within}
             unless on (namespace, pod)
@@ -221,6 +219,40 @@ class Decisions:
 
 def _recording(series: str, query: str) -> Recording:
     return series, _text(query)
+
+
+def _owners(namespace: str) -> str:
+    """PromQL: the Deployment or StatefulSet of each pod.
+
+    kube-prometheus-stack records it too, by default every 30 s, by which a new pod would count later.
+    """
+    within = f",namespace={quoted(namespace)}" if namespace else ""
+
+    def owned(series: str, kind: str, label: str) -> str:
+        rows = f'{series}{{owner_kind="{kind}",owner_is_controller="true"{within}}}'
+        return f'label_replace({rows}, "{label}", "$1", "owner_name", "(.+)")'
+
+    return f"""(
+              label_replace(
+                max by (namespace, workload, pod) (
+                  {owned("kube_pod_owner", "StatefulSet", "workload")}
+                ),
+                "workload_type", "statefulset", "", ""
+              )
+              or
+              label_replace(
+                max by (namespace, workload, pod) (
+                  max by (namespace, replicaset, pod) (
+                    {owned("kube_pod_owner", "ReplicaSet", "replicaset")}
+                  )
+                  * on (namespace, replicaset) group_left (workload)
+                  max by (namespace, replicaset, workload) (
+                    {owned("kube_replicaset_owner", "Deployment", "workload")}
+                  )
+                ),
+                "workload_type", "deployment", "", ""
+              )
+            )"""
 
 
 def _text(query: str) -> str:

@@ -1733,7 +1733,7 @@ def _(cluster: Cluster) -> None:
 
 def pod_states(cluster: Cluster, scrape_s: float) -> None:
     cluster.metric = metric(backend="keda")
-    names = ("kube_pod_status_phase", "namespace_workload_pod:kube_pod_owner:relabel")
+    names = ("kube_pod_status_phase", "kube_pod_owner")
     cluster.prometheus["pod_states"] = [Row({"__name__": name}) for name in names]
     cluster.prometheus["pod_states_every"] = [Row({"job": "kube-state-metrics", "instance": "10.0.0.9"}, scrape_s)]
 

@@ -78,7 +78,7 @@ SEEN = [
     ("KEDA_TRIGGER_FAILS", "prometheus query api returned error. status: 400", "rejects the query"),
     ("KEDA_TRIGGER_FAILS", "prometheus query api returned error. status: 404", "not the API of a Prometheus"),
     ("RULE_NO_POD_STATES", "it has no kube_pod_status_phase", "kube-state-metrics"),
-    ("RULE_NO_POD_STATES", "it has no namespace_workload_pod:kube_pod_owner:relabel", "belong to a workload"),
+    ("RULE_NO_POD_STATES", "it has no kube_pod_owner", "owners of pods"),
     ("HPA_AT_MAXIMUM", "ScalingLimited for 40 minutes at max_replicas 4", "more replicas than its maximum"),
     ("HPA_AT_MAXIMUM", "ScalingLimited for 40 minutes at max_replicas and min_replicas 4", "can never scale"),
     ("HPA_DOWN_DISABLED", "spec.behavior.scaleDown.selectPolicy is Disabled; ScaleDownLimit", "scaling rules"),

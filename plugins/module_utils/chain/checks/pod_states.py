@@ -28,9 +28,9 @@ RULE_NO_POD_STATES = FindingType(
     is_consequence=True,
     evidence=(
         Evidence(
-            r"has no namespace_workload_pod:kube_pod_owner:relabel$",
-            "Prometheus does not record which pods belong to a workload, so the rules decide nothing for KEDA's HPA",
-            "load the rules of kube-prometheus-stack (defaultRules.rules.k8sPodOwner: true)",
+            r"has no kube_pod_owner$",
+            "kube-state-metrics does not report the owners of pods, so the rules decide nothing for KEDA's HPA",
+            "let kube-state-metrics report kube_pod_owner and kube_replicaset_owner: metricAllowlist, metricDenylist",
         ),
     ),
 )
