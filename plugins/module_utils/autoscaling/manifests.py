@@ -128,7 +128,7 @@ def profile_rule(profile: Profile, rules: RuleOptions, namespace: str = "") -> M
         rules = replace(rules, evaluation_interval_s=smoothed_interval_s(rules.evaluation_interval_s))
     is_noted = exporter and any(metric.parts for metric in profile.recorded)
     notes = {"annotations": {EXPORTER_ANNOTATION: json.dumps(exporter, sort_keys=True)}} if is_noted else {}
-    return rule_object(profile.rule_name(namespace), profile.name, recordings, rules, namespace, **notes)
+    return rule_object(profile.rule_name(namespace), profile.name, recordings, rules, namespace, "", **notes)
 
 
 def query_in(namespace: str, query: str) -> str:
@@ -485,15 +485,16 @@ def rule_object(
     recordings: Sequence[Manifest],
     rules: RuleOptions,
     namespace: str = "",
+    interval: str = "",
     **metadata: Manifest,
 ) -> Manifest:
-    """namespace: namespace that the rule serves; empty for all."""
+    """namespace: namespace that the rule serves; empty for all. interval: between evaluations, if not the usual one."""
     labels = {
         **rules.labels,
         **object_labels(profile, rules.inventory),
         **({NAMESPACE: namespace} if namespace else {}),
     }
-    group = {"name": name, "interval": f"{rules.evaluation_interval_s}s", "rules": list(recordings)}
+    group = {"name": name, "interval": interval or f"{rules.evaluation_interval_s}s", "rules": list(recordings)}
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",

@@ -139,7 +139,7 @@ def decision_rule_name(profile: Profile, namespace: str) -> str:
 
 
 def decision_rule(profile: Profile, rules: RuleOptions, namespace: str = "") -> Manifest:
-    """Evaluated as often as smoothed values, so that it adds at most one second to the reaction time."""
+    """Evaluated as often as smoothed values, which adds at most one second to the reaction time; in a small fleet twice."""
     interval_s = smoothed_interval_s(rules.evaluation_interval_s)
     labels: Manifest = {"labels": {"namespace": namespace}} if namespace else {}
     recordings = [
@@ -147,8 +147,9 @@ def decision_rule(profile: Profile, rules: RuleOptions, namespace: str = "") -> 
         for metric in profile.recorded
         for series, query in Decisions(metric.name).recordings(metric.series, interval_s, namespace)
     ]
-    options = replace(rules, evaluation_interval_s=interval_s)
-    return rule_object(decision_rule_name(profile, namespace), profile.name, recordings, options, namespace)
+    interval = "500ms" if rules.evaluation_interval_s == 1 else f"{interval_s}s"
+    name = decision_rule_name(profile, namespace)
+    return rule_object(name, profile.name, recordings, rules, namespace, interval)
 
 
 def target_rule(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:

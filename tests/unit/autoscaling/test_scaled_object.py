@@ -60,6 +60,13 @@ def test_workloads_share_the_rules_of_their_metric() -> None:
     ]
 
 
+@pytest.mark.parametrize(("evaluated_s", "decided"), [(1, "500ms"), (2, "1s"), (4, "2s")])
+def test_decisions_are_recorded_soon_after_the_values(evaluated_s: int, decided: str) -> None:
+    rules = RuleOptions(evaluation_interval_s=evaluated_s, prometheus_url="http://prometheus")
+    by_name = {manifest["metadata"]["name"]: manifest for manifest in manifests([autoscaler()], rules)}
+    assert by_name["kubegpu-decisions-gpu"]["spec"]["groups"][0]["interval"] == decided
+
+
 def test_a_metric_of_the_user_is_decided_on_in_its_namespace() -> None:
     one = autoscaler(metric=QUEUE, target_value=5)
     rules = [manifest for manifest in made(one) if manifest["kind"] == "PrometheusRule"]
