@@ -596,6 +596,10 @@ def test_each_file_that_may_be_written_is_shipped(tmp_path: Path) -> None:
     shipped = {f"/{path.relative_to(ROLE / 'files')}" for path in (ROLE / "files").rglob("*.*") if path.is_file()}
 
     assert shipped == {*files["all"]}
+    compared = yaml.safe_load((ROLE / "vars/main.yml").read_text())["__nvidia_driver_files"]
+    assert {file["path"]: file["content"] for file in compared} == {
+        path: f"{{{{ lookup('ansible.builtin.file', '{path.lstrip('/')}', rstrip=false) }}}}" for path in files["all"]
+    }
     assert files["modules"] == ["/etc/modprobe.d/kubegpu-nouveau.conf", "/etc/modules-load.d/kubegpu-nvlink.conf"]
     assert files["units"] == []
     assert files["boot"] == ["/etc/systemd/system/kubegpu-nvidia-uvm.service"]
