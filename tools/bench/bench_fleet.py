@@ -140,10 +140,15 @@ def run(inventory: Path, servers: int, forks: int) -> FleetRun:
         run=summary(told, seconds, cpu_s),
         unreachable=[host for host, row in stats.items() if row["unreachable"]],
         failed=[host for host, row in stats.items() if row["failures"]],
-        joined=sum(bool(result.get("changed")) for result in results(told, "Join")),
+        joined=joined(told),
         left_out=next(iter(results(told, "Report what the cluster goes on without")), {}).get("_common_left_out") or [],
         tokens=calls("cat /var/log/kubeadm-calls").count("token create"),
     )
+
+
+def joined(told: Mapping[str, Any]) -> int:
+    """How many servers joined. A command that fails has changed something as well."""
+    return sum(bool(result.get("changed")) and not result.get("failed") for result in results(told, "Join"))
 
 
 def results(told: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 os.environ.setdefault("LAB", "unit")
 
 import pytest
-from bench_fleet import FAILING, FleetRun, faults_of, power, results, slow
+from bench_fleet import FAILING, FleetRun, faults_of, joined, power, results, slow
 from bench_site import SiteRun
 
 COST = SiteRun(seconds=100, cpu_s=50, tasks=200, includes=20, results={}, slowest=[])
@@ -52,3 +52,9 @@ def test_results_are_those_of_the_task_of_that_name() -> None:
         {"task": {"name": "Join the cluster"}, "hosts": {"a": {"changed": True}}},
     ]
     assert [*results({"plays": [{"tasks": tasks}]}, "Join")] == [{"changed": True}, {}]
+
+
+def test_a_join_that_failed_does_not_count() -> None:
+    hosts = {"a": {"changed": True}, "b": {"changed": True, "failed": True}, "c": {"skipped": True}}
+    task = {"task": {"name": "kubegpu.autoscale.kubernetes : Join"}, "hosts": hosts}
+    assert joined({"plays": [{"tasks": [task]}]}) == 1
