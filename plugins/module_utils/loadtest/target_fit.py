@@ -61,6 +61,7 @@ class Target:
 
     value:         proposal for target_value; None if one user misses the goal already, or if the metric stays at zero.
     lowest, highest: what it would be with the p95 of each level at an end of its interval; 0 if none meets the goal.
+    is_held:       whether one user meets the goal.
     users:         of the level that it is read from.
     knee:          users with nearly the highest throughput.
     is_past_last:  the last level still meets the goal and adds throughput, so more users may do so as well.
@@ -75,6 +76,7 @@ class Target:
     value: float | None
     lowest: float
     highest: float
+    is_held: bool
     users: int
     knee: int
     is_past_last: bool
@@ -127,6 +129,7 @@ def find_target(
         value=value(lambda level: level.p95_ms) or None,
         lowest=value(lambda level: level.p95_between_ms[1]),
         highest=value(lambda level: level.p95_between_ms[0]),
+        is_held=found >= 0,
         users=levels[at].users,
         knee=levels[knee].users,
         is_past_last=found == knee == len(levels) - 1,

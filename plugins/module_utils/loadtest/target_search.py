@@ -38,11 +38,11 @@ def judge_search(run: Mapping[str, Any]) -> dict[str, Any]:
     if goal and not problems:
         for metric, present in run["targets"].items():
             found = _find(levels, metric, goal, goals, tolerance)
-            metrics.append(
-                {"metric": metric, "present": present, **asdict(found), "notes": [*_notes(found, present, tolerance)]}
-            )
-            if found.value is None:
-                problems.append(_why_none(found, metric, goal, goals[goal]))
+            notes = [_why_none(found, goal, goals[goal])] if found.value is None else _notes(found, present, tolerance)
+            metrics.append({"metric": metric, "present": present, **asdict(found), "notes": [*notes]})
+        # The HPA follows the metric that asks for most replicas, so one that holds the goal is enough.
+        if all(row["value"] is None for row in metrics):
+            problems += [f"{row['metric']}: {row['notes'].pop()}" for row in metrics]
     again = _with_metrics(run["confirmation"]) if run.get("confirmation") else []
     confirmation = _confirmed(again[0], goals) if again else None
     if confirmation and not confirmation["holds"]:
@@ -136,12 +136,14 @@ def _notes(found: Target, present: float, tolerance: Tolerance) -> Iterator[str]
         yield "the goal was held by all numbers of users that were tried: raise gpu_loadtest_most_users"
 
 
-def _why_none(found: Target, metric: str, goal: str, value: float) -> str:
+def _why_none(found: Target, goal: str, value: float) -> str:
     if not found.top > 0:
-        return f"{metric} stayed at zero for all numbers of users: it does not show this load"
+        return "it stayed at zero for all numbers of users: it does not show this load"
+    if found.is_held:
+        return f"it is still zero at {found.users} users, the most that hold the goal, so it scales too late to hold it"
     if found.limited_by == "rejections":
         return "the pod rejects requests of one user"
-    return f"no value of {metric} holds the goal: one user has a {goal} above {value:g} already"
+    return f"no target holds the goal: one user has a {goal} above {value:g} already"
 
 
 def _missed(confirmation: Mapping[str, Any]) -> str:

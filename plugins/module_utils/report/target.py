@@ -45,9 +45,9 @@ def target_headline(run: Run) -> str:
     """The proposal in one line."""
     verdict = judge_search(run)
     if verdict["problems"]:
-        none = "" if any(row["value"] is not None for row in verdict["metrics"]) else "no target was found: "
+        none = "" if _proposed(verdict) else "no target was found: "
         return clean(f"{name_of(run)}: {none}{verdict['problems'][0]}")
-    proposed = ", ".join(f"{row['metric']} {row['value']:g}" for row in verdict["metrics"])
+    proposed = ", ".join(f"{row['metric']} {row['value']:g}" for row in _proposed(verdict))
     goal = verdict["goal"]
     return clean(f"{name_of(run)}: {goal} of {verdict['goals'][goal]:g} is held at a target of {proposed}")
 
@@ -109,8 +109,11 @@ def _notes(row: Mapping[str, Any]) -> list[str]:
 
 def _options(verdict: Mapping[str, Any]) -> list[str]:
     """To be pasted into an entry of gpu_autoscaling_autoscalers."""
-    found = [row for row in verdict["metrics"] if row["value"] is not None]
-    return [f"target_value: {row['value']:g} # of {row['metric']}" for row in found]
+    return [f"target_value: {row['value']:g} # of {row['metric']}" for row in _proposed(verdict)]
+
+
+def _proposed(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [row for row in verdict["metrics"] if row["value"] is not None]
 
 
 def _levels(verdict: Mapping[str, Any]) -> Element:

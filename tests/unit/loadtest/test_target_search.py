@@ -58,7 +58,7 @@ def test_noise_and_a_metric_that_says_too_little_are_named() -> None:
         pytest.param({"looks": []}, "at 1 users the pod had no value of llm_in_flight", id="no metric"),
         pytest.param(
             {"looks": [{**look, "values": {"llm_in_flight": 0}} for look in a_search()["looks"]]},
-            "llm_in_flight stayed at zero",
+            "llm_in_flight: it stayed at zero",
             id="another metric",
         ),
         pytest.param({"levels": a_search()["levels"][:1]}, "two are needed", id="one level"),
@@ -80,6 +80,25 @@ def test_why_no_target_is_proposed(more: dict[str, Any], problem: str) -> None:
     assert gpu_target_report(run, "users") == 0
     assert "no target was found" in gpu_target_report(run)[0]
     assert problem in gpu_target_report(run, "html")
+
+
+def test_a_metric_without_a_target_is_no_problem_beside_one_that_has_one() -> None:
+    """The queue of vLLM, of `llm`: nothing waits at 16 users, which the goal is held by, and requests do at 20."""
+    run = a_search()
+    for look in run["looks"]:
+        look["values"]["llm_requests_waiting"] = 0 if look["time_s"] < BEGAN_S + 210 else 12
+    queue = {"llm_requests_waiting": 5}
+    late = "it is still zero at 16 users, the most that hold the goal, so it scales too late to hold it"
+    verdict = judge_search(run | {"targets": queue | run["targets"]})
+    assert [(row["metric"], row["value"]) for row in verdict["metrics"]] == [
+        ("llm_requests_waiting", None), ("llm_in_flight", 12),
+    ]  # fmt: skip
+    assert (verdict["problems"], verdict["metrics"][0]["notes"]) == ([], [late])
+    lines = gpu_target_report(run | {"targets": queue | run["targets"]})
+    assert lines[0] == "ml/chat: ttft_p95_ms of 500 is held at a target of llm_in_flight 12"
+    assert lines[-1] == "target_value: 12 # of llm_in_flight"
+    alone = judge_search(run | {"targets": queue})
+    assert (alone["problems"], alone["metrics"][0]["notes"]) == ([f"llm_requests_waiting: {late}"], [])
 
 
 def test_a_second_run_confirms_it_or_says_by_how_much_it_misses() -> None:
