@@ -16,6 +16,7 @@ from typing import Any
 from control_plane import ControlPlane
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
+from playbook import run_playbook
 
 NODE = "generator"
 
@@ -116,3 +117,11 @@ def generators(plane: ControlPlane, kube: client.ApiClient, namespace: str, fold
         yield kubelet
     finally:
         kubelet.stop()
+
+
+def loadtest(folder: Path, plane: ControlPlane, namespace: str, **options: Any) -> tuple[str, Path]:
+    """What a load test of the autoscaler `chat` prints, and the folder of its report. options: gpu_loadtest_*."""
+    given = {"namespace": namespace, "name": "chat", "report_dir": str(folder / "report"), **options}
+    variables = {f"gpu_loadtest_{name}": value for name, value in given.items()}
+    variables["kubegpu_kubeconfig"] = str(plane.kubeconfig)
+    return run_playbook(folder, "kubegpu.autoscale.loadtest", variables).stdout, folder / "report"

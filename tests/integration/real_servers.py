@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,11 @@ def triton(folder: Path) -> Iterator[tuple[int, int]]:
 
 @contextmanager
 def vllm(folder: Path, model: Path, *options: str) -> Iterator[int]:
-    """The port of requests and of metrics. options: of `vllm serve`."""
+    """The port of requests and of metrics, on each address: a pod has one of its own. options: of `vllm serve`."""
     port = free_port()
-    words = ["serve", model, "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port)]
-    shape = ["--enforce-eager", "--max-num-seqs", "4", "--max-model-len", "1024", *options]
+    words = ["serve", model, "--served-model-name", "tiny", "--host", "0.0.0.0", "--port", str(port)]
+    shape = ["--enforce-eager", "--max-num-seqs", "4", "--max-model-len", "1024"]
+    quiet = ["--disable-uvicorn-access-log"]  # each scrape has a line in it
     environment = {
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -66,7 +67,7 @@ def vllm(folder: Path, model: Path, *options: str) -> Iterator[int]:
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
     }
-    command = [installed("vllm"), "-m", "vllm.entrypoints.cli.main", *words, *shape]
+    command = [installed("vllm"), "-m", "vllm.entrypoints.cli.main", *words, *shape, *quiet, *options]
     with _process(folder, "vllm", command, environment) as process:
         _listens(process, lambda: _status(port, "/health") == 200, VLLM_STARTS_S)
         yield port
@@ -90,14 +91,15 @@ def _process(folder: Path, name: str, command: list[Any], more: Mapping[str, str
         try:
             yield process
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended by itself
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             print((folder / f"{name}.log").read_text()[-3000:])  # pytest shows it when the test fails
 
 
 def _listens(process: subprocess.Popen[bytes], answers: Callable[[], bool], seconds: float) -> None:
     def look() -> bool:
-        assert process.poll() is None, "the server has ended"
+        assert process.poll() is None, f"the server has ended with {process.returncode}"
         return answers()
 
     eventually(look, "the server listens", seconds)
@@ -122,10 +124,15 @@ def infer(port: int, model: str) -> Ask:
     return _posting(port, f"/v2/models/{model}/infer", {"inputs": [{**tensor, "shape": shape}]})
 
 
+def completion(tokens: int = 24, **more: Any) -> dict[str, Any]:
+    """The body of a request to vLLM, for so many tokens."""
+    prompt = list(range(3, 67))
+    return {"model": "tiny", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, **more}
+
+
 def complete(port: int, tokens: int = 24) -> Ask:
     """One request to vLLM, for so many tokens."""
-    body = {"model": "tiny", "prompt": list(range(3, 67)), "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
-    return _posting(port, "/v1/completions", body)
+    return _posting(port, "/v1/completions", completion(tokens))
 
 
 def _posting(port: int, path: str, body: Any) -> Ask:

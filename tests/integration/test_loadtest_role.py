@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.answers import SENT
 from control_plane import ControlPlane, eventually
-from job_kubelet import generators
+from job_kubelet import generators, loadtest
 from kubernetes import client
 from metric_chain import MetricChain
-from playbook import run_playbook
 from served_fleet import Fleet
 from workloads import Workloads
 
@@ -41,14 +40,6 @@ def scale(run: Run, workloads: Workloads, **options: Any) -> None:
     assert not run("gpu_autoscaler", autoscalers=[wanted]).get("failed")
 
 
-def loadtest(folder: Path, plane: ControlPlane, namespace: str, **options: Any) -> tuple[str, Path]:
-    given = {"namespace": namespace, "name": "chat", "url": "http://chat/work?ms=20", "budget": 4, **options}
-    report = folder / "report"
-    variables = {f"gpu_loadtest_{name}": value for name, value in given.items()}
-    variables |= {"kubegpu_kubeconfig": str(plane.kubeconfig), "gpu_loadtest_report_dir": str(report)}
-    return run_playbook(folder, "kubegpu.autoscale.loadtest", variables).stdout, report
-
-
 def test_a_target_is_found_from_a_goal(
     tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], run: Run, workloads: Workloads, fleet: Fleet
 ) -> None:
@@ -56,6 +47,7 @@ def test_a_target_is_found_from_a_goal(
     scale(run, workloads, target_value=95, max_replicas=1)
     options = {
         "find_target": True,
+        "budget": 4,
         "goals": {"p95_ms": 200},
         "level": 4,
         "url": "http://chat/work?ms=60",

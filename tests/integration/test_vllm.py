@@ -1,21 +1,26 @@
-"""vLLM itself, on a processor with a tiny model: its profiles, the HPA's decisions and the doctor's words at each load.
+"""vLLM itself, on a processor with a tiny model: profiles, HPA and doctor at each load, and a target found from a goal.
 
 Prometheus, adapter, API server and HPA controller are real; pods are objects.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from control_plane import ControlPlane, eventually, running
+from job_kubelet import generators, loadtest
 from kubernetes import client
 from metric_chain import PROOF_S
 from prometheus_rules import remove_rules, serve_kind
-from real_servers import ServersChain, complete, tiny_model, users, vllm
+from real_servers import Ask, ServersChain, complete, completion, tiny_model, users, vllm
 from workloads import Workloads
 
 # `make test` does not install it: its own target does.
@@ -25,7 +30,8 @@ pytestmark = [
 ]
 Run = Callable[..., dict[str, Any]]
 
-NAMESPACE = "ml"
+NAMESPACE, NODE = "ml", "gpu1"
+TOKENS = 8  # of an answer while a target is searched
 SLOTS = 4  # --max-num-seqs: requests that run at once
 CAP = 6  # --max-num-queued-reqs: requests that it admits
 # The doctor reads rejections of the last five minutes, and needs two samples.
@@ -65,7 +71,7 @@ def chain(plane: tuple[ControlPlane, client.ApiClient], servers: dict[str, int])
 @pytest.fixture(scope="module")
 def workloads(kube: client.ApiClient, chain: ServersChain, servers: dict[str, int]) -> Iterator[Workloads]:
     made = Workloads(kube, NAMESPACE)
-    made.node("gpu1", gpus=16)
+    made.node(NODE, gpus=16)
     for name in servers:
         made.deployment(name)
         made.ready_pod(f"{name}-0", app=name)
@@ -79,7 +85,15 @@ def wanted(kube: client.ApiClient, name: str) -> int:
 
 
 def findings(run: Run, name: str) -> list[dict[str, Any]]:
-    return run("gpu_doctor", namespace=NAMESPACE, name=name, grace=False)["result"]["findings"]
+    """But for those about the node, on which nothing runs."""
+    found = run("gpu_doctor", namespace=NAMESPACE, name=name, grace=False)["result"]["findings"]
+    return [finding for finding in found if finding["object"] != f"node {NODE}"]
+
+
+def answered_ms(ask: Ask) -> float:
+    began_s = time.monotonic()
+    assert ask() == 200
+    return 1000 * (time.monotonic() - began_s)
 
 
 def test_each_load_is_read_scaled_and_judged(
@@ -136,3 +150,53 @@ def test_a_capped_queue_is_seen_and_reported(
         assert not run(autoscalers=[{**spec, "target_value": CAP}]).get("failed")
         eventually(lambda: wanted(kube, "capped") >= 2, "it scales for those that are rejected", PROOF_S)
     assert statuses[503] > statuses[200] > 0
+
+
+def test_a_target_is_found_from_a_goal_and_measured_again(
+    tmp_path: Path,
+    plane: tuple[ControlPlane, client.ApiClient],
+    run: Run,
+    workloads: Workloads,
+    servers: dict[str, int],
+) -> None:
+    """The goal holds for one user on any machine: a first token in twice the time of a whole answer."""
+    spec = {"namespace": NAMESPACE, "target": {"name": "open"}, "metric": "llm_in_flight", "target_value": 30}
+    with_queue = {**spec, "max_replicas": 1, "extra_metrics": [{"metric": "llm"}]}
+    assert not run(verify=True, wait_timeout=PROOF_S, autoscalers=[with_queue]).get("failed")
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": datetime.now(UTC).isoformat()}
+    address = {"podIP": plane[0].address, "podIPs": [{"ip": plane[0].address}], "conditions": [ready]}
+    client.CoreV1Api(plane[1]).patch_namespaced_pod_status("open-0", NAMESPACE, {"status": address})
+    goal_ms = 2 * max(answered_ms(complete(servers["open"], TOKENS)) for _request in range(20))
+
+    body = json.dumps(completion(TOKENS, stream=True, stream_options={"include_usage": True}))
+    options = {
+        "name": "open",
+        "find_target": True,
+        "goals": {"ttft_p95_ms": goal_ms},
+        "level": 10,
+        "url": "http://open/v1/completions",
+        "pod_port": servers["open"],
+        "method": "POST",
+        "headers": {"Content-Type": "application/json"},
+        "body": body,
+    }
+    with generators(*plane, NAMESPACE, tmp_path / "pods"):
+        told, report = loadtest(tmp_path, plane[0], NAMESPACE, **options)
+    found = json.loads((report / "target.json").read_text())
+    levels = {level["users"]: level for level in found["levels"]}
+    assert {1, 2} <= set(levels)
+    for level in levels.values():
+        assert 0 < level["metrics"]["llm_in_flight"] <= level["users"]
+        assert level["ttft_ms"]["p50"] < level["latency_ms"]["p50"]
+        assert level["tokens_per_second"] == pytest.approx(TOKENS * level["per_second"], abs=0.1)
+    assert levels[1]["metrics"]["llm_in_flight"] < levels[max(levels)]["metrics"]["llm_in_flight"]
+
+    row = next(row for row in found["metrics"] if row["metric"] == "llm_in_flight")
+    assert f"target_value: {row['value']:g} # of llm_in_flight" in told
+    assert row["value"] <= row["users"] <= row["knee"]
+    # Whether the same users meet it again is up to the machine. It is reported either way.
+    again = found["confirmation"]
+    assert again["level"]["users"] == row["users"]
+    [goal] = [goal for goal in again["goals"] if goal["goal"] == "ttft_p95_ms"]
+    assert goal["seen"] == again["level"]["ttft_ms"]["p95"]
+    assert (found["problems"] == []) == again["holds"] == ("failed=0" in told)
