@@ -174,6 +174,7 @@ def test_a_target_is_found_from_a_goal_and_measured_again(
         "find_target": True,
         "goals": {"ttft_p95_ms": goal_ms},
         "level": 10,
+        "timeout": 60,
         "url": "http://open/v1/completions",
         "pod_port": servers["open"],
         "method": "POST",

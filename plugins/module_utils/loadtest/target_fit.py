@@ -98,12 +98,14 @@ def find_target(
     goal_ms: float,
     *,
     rejected_percent: float = 1.0,
+    is_full_beyond: bool = False,
     tolerance: Tolerance = DEFAULT_TOLERANCE,
 ) -> Target:
     """The largest value at which the p95 meets the goal and more users still add throughput.
 
     levels: at least two, each with at least one request, by ascending users.
     rejected_percent: more is as bad as a goal that is missed.
+    is_full_beyond: whether no request of more users was served.
     tolerance: of the HPA. It leaves pods as they are up to that above the target, so that part is taken off.
     """
     weights = [level.requests for level in levels]
@@ -111,6 +113,7 @@ def find_target(
     knee = _knee(levels)
     full = next((at for at, level in enumerate(levels) if level.rejected_percent > rejected_percent), len(levels))
     end = min(knee, full - 1)
+    is_full = is_full_beyond and end == len(levels) - 1
 
     def last_within(times_ms: Sequence[float]) -> int:
         """Index of the last level that holds the goal and is no further than the knee; -1 if no level does."""
@@ -132,8 +135,8 @@ def find_target(
         is_held=found >= 0,
         users=levels[at].users,
         knee=levels[knee].users,
-        is_past_last=found == knee == len(levels) - 1,
-        limited_by="goal" if found != end else "knee" if end == knee else "rejections",
+        is_past_last=found == knee == len(levels) - 1 and not is_full_beyond,
+        limited_by="goal" if found != end else "knee" if end == knee and not is_full else "rejections",
         noise_decides=holds != sorted(holds, reverse=True),
         same_from=next(
             level.users for level, seen in zip(levels, metric, strict=True) if seen >= _SAME_SHARE * metric[at]

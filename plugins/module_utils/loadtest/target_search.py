@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import takewhile
 from statistics import fmean
 from typing import Any
 
@@ -83,14 +84,20 @@ def _unusable(levels: Sequence[Mapping[str, Any]], run: Mapping[str, Any], goal:
     if len(levels) < 2:
         yield f"only {len(levels)} number of users was tried, and two are needed: raise gpu_loadtest_most_users"
     for level in levels:
-        if not level[TIMES[goal]]:
-            why = (
-                "no request was served" if not level["served"] else "no answer was a stream, so none has a first token"
-            )
-            yield f"at {level['users']} users {why}"
+        if level["served"] and not level[TIMES[goal]]:
+            yield f"at {level['users']} users no answer was a stream, so none has a first token"
+    if levels and not _served(levels):
+        yield f"at {min(level['users'] for level in levels)} users no request was served"
+    for level in _served(levels):
         for metric in run["targets"]:
             if metric not in level["metrics"]:
                 yield f"at {level['users']} users the pod had no value of {metric}, so nothing can be proposed for it"
+
+
+def _served(levels: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """By ascending users, until none of their requests was served: a server that is too full lets all time out."""
+    ordered = sorted(levels, key=lambda level: int(level["users"]))
+    return [*takewhile(lambda level: level["served"], ordered)]
 
 
 def _find(
@@ -107,13 +114,14 @@ def _find(
             times["p99"],
             level["rejected_percent"] or 0.0,
         )
-        for level in sorted(levels, key=lambda level: int(level["users"]))
+        for level in _served(levels)
         for times in (level[TIMES[goal]],)
     ]
     return find_target(
         rows,
         goals[goal],
         rejected_percent=goals.get("rejected_percent", REJECTED_PERCENT),
+        is_full_beyond=len(rows) < len(levels),
         tolerance=tolerance,
     )
 

@@ -37,7 +37,7 @@ Run = Mapping[str, Any]
 _LIMITS = {
     "goal": "more users miss the goal",
     "knee": "more users add no throughput",
-    "rejections": "the pod rejects requests of more users",
+    "rejections": "the pod does not serve the requests of more users",
 }
 
 
@@ -135,7 +135,7 @@ def _levels(verdict: Mapping[str, Any]) -> Element:
             str(level["users"]),
             f"{level['per_second']:.4g}",
             f"{level['tokens_per_second']:.4g}" if level["tokens_per_second"] else "not counted",
-            *(f"{level['metrics'][row['metric']]:.4g}" for row in verdict["metrics"]),
+            *(_value(level, row["metric"]) for row in verdict["metrics"]),
             statistics(level["latency_ms"]) or "none served",
             statistics(level["ttft_ms"]) or "not measured",
             *fitted.get(level["users"], ("unknown", "unknown")),
@@ -147,6 +147,10 @@ def _levels(verdict: Mapping[str, Any]) -> Element:
     return table("Users of one pod", titles, rows)
 
 
+def _value(level: Mapping[str, Any], metric: str) -> str:
+    return f"{level['metrics'][metric]:.4g}" if metric in level["metrics"] else "unknown"
+
+
 def _fitted(verdict: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Of each level the p95 of the fit, and the interval of the one that was measured."""
     for row in verdict["metrics"][:1]:
@@ -156,9 +160,10 @@ def _fitted(verdict: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _plot(run: Run, verdict: Mapping[str, Any]) -> Element:
     """The time that the goal is about over the number of users, and below it the metric."""
-    levels = sorted(verdict["levels"], key=lambda level: int(level["users"]))
-    users = [int(level["users"]) for level in levels]
     row, goal = verdict["metrics"][0], verdict["goals"][verdict["goal"]]
+    # Those that are in the fit: of more users no request was served.
+    levels = sorted(verdict["levels"], key=lambda level: int(level["users"]))[: len(row["fitted"])]
+    users = [int(level["users"]) for level in levels]
     seen = [level[TIMES[verdict["goal"]]]["p95"] for level in levels]
     metric = [level["metrics"][row["metric"]] for level in levels]
     # A level far beyond the goal would flatten all others.

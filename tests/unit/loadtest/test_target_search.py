@@ -101,6 +101,26 @@ def test_a_metric_without_a_target_is_no_problem_beside_one_that_has_one() -> No
     assert (alone["problems"], alone["metrics"][0]["notes"]) == ([f"llm_requests_waiting: {late}"], [])
 
 
+def test_more_users_than_the_server_answers_end_the_search() -> None:
+    """All requests of 20 users and more time out, as those for long answers do."""
+    run = a_search()
+    for level in run["levels"][7:]:
+        level |= {"served": 0, "timed_out": 20, "per_second": 0.0, "latency_ms": None, "ttft_ms": None}
+    run["looks"] = [look for look in run["looks"] if look["time_s"] < BEGAN_S + 30 * 8]
+    verdict = judge_search(run)
+    [row] = verdict["metrics"]
+    assert (verdict["problems"], row["value"], row["users"]) == ([], 12, 16)
+    assert (row["limited_by"], row["is_past_last"], len(verdict["levels"])) == ("rejections", False, len(SWEEP))
+    assert "  users of one pod                    16: the pod does not serve the requests of more users" in (
+        gpu_target_report(run)
+    )
+    page = gpu_target_report(run, "html")
+    assert page.count("none served") == 3
+    for level in run["levels"]:
+        level["served"] = 0
+    assert judge_search(run)["problems"] == ["at 1 users no request was served"]
+
+
 def test_a_second_run_confirms_it_or_says_by_how_much_it_misses() -> None:
     first = a_search()
     again = {"levels": [first["levels"][6]], "looks": first["looks"], "began_s": BEGAN_S}
