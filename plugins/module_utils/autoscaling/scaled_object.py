@@ -139,7 +139,7 @@ def decision_rule_name(profile: Profile, namespace: str) -> str:
 
 
 def decision_rule(profile: Profile, rules: RuleOptions, namespace: str = "") -> Manifest:
-    """Evaluated as often as smoothed values, which adds at most one second to the reaction time; in a small fleet twice."""
+    """Evaluated as often as smoothed values, twice in a small fleet: a decision comes up to an evaluation later."""
     interval_s = smoothed_interval_s(rules.evaluation_interval_s)
     labels: Manifest = {"labels": {"namespace": namespace}} if namespace else {}
     recordings = [
