@@ -276,7 +276,7 @@ ROUNDS = 20
 LOW, HIGH = 110, 290
 STEP_S = 120
 # Seconds of the mean: a decision is recorded an evaluation after the values that it is made of.
-LATER_S = 2.5
+LATER_S = 1.5
 DOWN_AT_ONCE = {
     "stabilization_window_seconds": 0,
     "policies": [{"type": "Pods", "value": 10, "period_seconds": 5}],

@@ -300,8 +300,9 @@ def _trigger(
         "metricType": metric_type,
         "metadata": {
             "serverAddress": server_address,
-            # KEDA accepts one series. Thanos may return one for each replica of Prometheus.
-            "query": f"max({series}{{{equal(labels)}}})",
+            # KEDA accepts one series; Thanos may return one for each replica of Prometheus. KEDA 2.21 asks for values
+            # at the full second before (pkg/scalers/prometheus_scaler.go), which hides the latest one.
+            "query": f"max({series}{{{equal(labels)}}} offset -1s)",
             "threshold": threshold,
             # Without it, no value counts as 0.
             "ignoreNullValues": "false",

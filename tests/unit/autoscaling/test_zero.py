@@ -128,7 +128,8 @@ def test_keda_reads_the_total_itself_often_and_waits_for_the_window() -> None:
     assert (spec["cooldownPeriod"], spec["initialCooldownPeriod"]) == (120, 120)
     (trigger,) = spec["triggers"]
     assert trigger["metricType"] == "AverageValue"
-    assert trigger["metadata"]["query"] == 'max(namespace_workload:queue:sum{namespace="ml",deployment="chat"})'
+    recorded = 'namespace_workload:queue:sum{namespace="ml",deployment="chat"}'
+    assert trigger["metadata"]["query"] == f"max({recorded} offset -1s)"
     assert (trigger["metadata"]["threshold"], trigger["metadata"]["ignoreNullValues"]) == ("0.5", "false")
     assert "fallback" not in spec, "without a value it would scale to zero"
 
