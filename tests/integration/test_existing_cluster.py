@@ -67,7 +67,7 @@ def others(kube: client.ApiClient, chain: MetricChain, workloads: Workloads) -> 
 
 
 def objects(plane: ControlPlane) -> dict[str, Any]:
-    """All objects of the kinds, by title, but for what changes by itself: statuses, and what is being deleted."""
+    """All objects of the kinds, by title, except what changes by itself: statuses, and objects being deleted."""
     found = {}
     for version, plural in KINDS:
         for item in plane.get(f"{version}/{plural}")["items"]:

@@ -224,7 +224,7 @@ def _recording(series: str, query: str) -> Recording:
 def _owners(namespace: str) -> str:
     """PromQL: the Deployment or StatefulSet of each pod.
 
-    kube-prometheus-stack records it too, by default every 30 s, by which a new pod would count later.
+    kube-prometheus-stack records it too, but every 30 s by default, which would delay the count of a new pod.
     """
     within = f",namespace={quoted(namespace)}" if namespace else ""
 

@@ -139,7 +139,7 @@ def decision_rule_name(profile: Profile, namespace: str) -> str:
 
 
 def decision_rule(profile: Profile, rules: RuleOptions, namespace: str = "") -> Manifest:
-    """Evaluated as often as smoothed values, twice in a small fleet: a decision comes up to an evaluation later."""
+    """Evaluated as often as smoothed values, or every 0.5 s in a small fleet, because evaluations delay decisions."""
     interval_s = smoothed_interval_s(rules.evaluation_interval_s)
     labels: Manifest = {"labels": {"namespace": namespace}} if namespace else {}
     recordings = [
@@ -300,8 +300,8 @@ def _trigger(
         "metricType": metric_type,
         "metadata": {
             "serverAddress": server_address,
-            # KEDA accepts one series; Thanos may return one for each replica of Prometheus. KEDA 2.21 asks for values
-            # at the full second before (pkg/scalers/prometheus_scaler.go), which hides the latest one.
+            # KEDA accepts one series; Thanos may return one for each replica of Prometheus. KEDA 2.21 truncates the
+            # query's time to the full second (pkg/scalers/prometheus_scaler.go), so it would miss the latest value.
             "query": f"max({series}{{{equal(labels)}}} offset -1s)",
             "threshold": threshold,
             # Without it, no value counts as 0.

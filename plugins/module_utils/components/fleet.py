@@ -21,10 +21,10 @@ _NODES_A_SECOND = 300
 # autoscalers with the longer ones.
 _SMALL_NODES = 20
 _SMALL_AUTOSCALERS = 20
-# kube-state-metrics has some 50 series of each pod, so 10 nodes with 30 pods each are 15,000 series per scrape.
+# kube-state-metrics reports some 50 series per pod, so 10 nodes with 30 pods each have 15,000 series per scrape.
 _NODES_A_SECOND_OF_STATES = 10
 _UNKNOWN_NODES = 50
-_STATES_S = (2, 30)  # 30 s is the default of kube-prometheus-stack
+_FASTEST_STATES_S, _SLOWEST_STATES_S = 2, 30  # 30 s is the default of kube-prometheus-stack
 # Until the pods of a DaemonSet are ready: on a few nodes 300 s, most of it for images; at 1 Gbit/s the 0.5 GB of each
 # further node (dcgm-exporter's image) take 4 s of the registry or of the way to it.
 _ROLLOUT_S = 300
@@ -38,7 +38,7 @@ class FleetSettings:
     workers:    of the HPA controller, --concurrent-horizontal-pod-autoscaler-syncs.
     requests:   allowed requests per second of a client of the metrics path.
     interval:   seconds between two scrapes, and between two rule evaluations.
-    states:     seconds between two scrapes of kube-state-metrics where KEDA is a backend: a new pod counts one later.
+    states:     seconds between two scrapes of kube-state-metrics if an autoscaler uses KEDA.
     sync:       seconds between two evaluations of one HPA, on a control plane installed by this collection.
     relist:     seconds until the adapter lists new metrics.
     memory_mib: memory request of Prometheus; millicores likewise.
@@ -64,11 +64,12 @@ def fleet_settings(nodes: int, autoscalers: int, hpa_sync_period_s: float | None
     is_small = 0 < nodes <= _SMALL_NODES and autoscalers <= _SMALL_AUTOSCALERS
     sync = 2 if is_small else 5
     decisions_a_second = autoscalers / (sync if hpa_sync_period_s is None else hpa_sync_period_s)
+    states = math.ceil((nodes or _UNKNOWN_NODES) / _NODES_A_SECOND_OF_STATES)
     return FleetSettings(
         workers=max(5, math.ceil(decisions_a_second / _DECISIONS_A_WORKER)),
         requests=max(200, math.ceil(decisions_a_second / _DECISIONS_A_STEP) * 100),
         interval=1 if is_small else max(EVALUATION_INTERVAL_S, math.ceil(nodes / _NODES_A_SECOND)),
-        states=sorted((*_STATES_S, math.ceil((nodes or _UNKNOWN_NODES) / _NODES_A_SECOND_OF_STATES)))[1],
+        states=min(max(_FASTEST_STATES_S, states), _SLOWEST_STATES_S),
         sync=sync,
         relist=10 if is_small else 30,
         memory_mib=max(512, nodes * 5),

@@ -30,7 +30,7 @@ RULE_NO_POD_STATES = FindingType(
         Evidence(
             r"has no kube_pod_owner$",
             "kube-state-metrics does not report the owners of pods, so the rules decide nothing for KEDA's HPA",
-            "let kube-state-metrics report kube_pod_owner and kube_replicaset_owner: metricAllowlist, metricDenylist",
+            "allow kube_pod_owner and kube_replicaset_owner in kube-state-metrics: metricAllowlist, metricDenylist",
         ),
     ),
 )
