@@ -25,8 +25,8 @@ from lab.artifacts import CACHE
 
 NAME = "lab-pack"
 PIECE = "50MB"
-# Collections that the playbooks of the lab and of the site use. The package `ansible` is ten times as large.
-COLLECTIONS = ("kubernetes/core", "containers/podman")
+# Collections of the lab's and the site's playbooks, and of the benchmarks. The package `ansible` is ten times as large.
+COLLECTIONS = ("kubernetes/core", "containers/podman", "ansible/posix")
 REQUIREMENTS = preflight.CHECKOUT / "requirements-lab.txt"
 
 

@@ -24,12 +24,12 @@ from typing import Any
 
 import bench_servers
 import yaml
-from bench_servers import ANSIBLE_PLAYBOOK, LAB, call
+from bench_servers import ANSIBLE_PLAYBOOK, call, within
 from bench_site import CALLBACK, CHECKOUT, SiteRun, _cpu_s, summary
 
 PLAYBOOK = str(CHECKOUT / "tools/bench/fleet.yml")
 LOGIN = str(CHECKOUT / "molecule/shared/tasks/login.yml")
-LEADER = "node1"
+LEADER = bench_servers.FIRST
 # Where each of three servers fails: before a change, in a node role, at its join.
 FULL, WITHOUT_RUNTIME, WITHOUT_JOIN = "node7", "node19", "node33"
 FAILING = (FULL, WITHOUT_RUNTIME, WITHOUT_JOIN)
@@ -71,9 +71,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--forks", type=int, default=50, help="(default: %(default)s)")
     parser.add_argument("--servers", default="5,50", help="how many, 50 at most (default: %(default)s)")
+    parser.add_argument("--fresh", action="store_true", help="no role has run on the servers before their first run")
     arguments = parser.parse_args()
     counts = [int(count) for count in arguments.servers.split(",")]
-    with fleet() as inventory:
+    with fleet(fresh=arguments.fresh) as inventory:
         runs = [run(inventory, count, arguments.forks) for count in counts]
     growth = {what: power(runs[0], runs[-1], what) for what in ("seconds", "cpu_s") if len(runs) > 1}
     print(json.dumps({"runs": [asdict(run) for run in runs], "growth": growth, "cores": os.cpu_count()}, indent=1))
@@ -112,7 +113,7 @@ def names(servers: int) -> list[str]:
 
 
 def run(inventory: Path, servers: int, forks: int) -> FleetRun:
-    calls("truncate --size 0 /var/log/kubeadm-calls")
+    within(LEADER, "truncate --size 0 /var/log/kubeadm-calls")
     environment = {
         "ANSIBLE_STDOUT_CALLBACK": CALLBACK,
         "ANSIBLE_FORKS": str(forks),
@@ -142,7 +143,7 @@ def run(inventory: Path, servers: int, forks: int) -> FleetRun:
         failed=[host for host, row in stats.items() if row["failures"]],
         joined=joined(told),
         left_out=next(iter(results(told, "Report what the cluster goes on without")), {}).get("_common_left_out") or [],
-        tokens=calls("cat /var/log/kubeadm-calls").count("token create"),
+        tokens=within(LEADER, "cat /var/log/kubeadm-calls").count("token create"),
     )
 
 
@@ -159,18 +160,12 @@ def results(told: Mapping[str, Any], name: str) -> Iterator[dict[str, Any]]:
                 yield from task["hosts"].values()
 
 
-def calls(command: str) -> str:
-    """What a command prints on the control plane, past ssh."""
-    argv = ["podman", "exec", f"{LAB}-{LEADER}", "sh", "-c", command]
-    return subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
 @contextmanager
-def fleet() -> Iterator[Path]:
+def fleet(*, fresh: bool) -> Iterator[Path]:
     """The inventory of fifty servers by ssh; they are gone afterwards."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with bench_servers.servers(prepare=lambda inventory: prepare(inventory, folder)) as lab:
+        with bench_servers.servers(lambda inventory: prepare(inventory, folder), fresh=fresh) as lab:
             yield with_ssh(lab, folder)
 
 
@@ -194,27 +189,17 @@ def with_ssh(lab: Path, folder: Path) -> Path:
     for group in groups.values():
         for name in group["hosts"]:
             group["hosts"][name] = {
-                "ansible_host": address(name),
+                "ansible_host": within(name, "hostname --all-ip-addresses").split()[0],
                 "ansible_user": "ubuntu",
                 "ansible_ssh_private_key_file": str(folder / "login"),
                 "ansible_python_interpreter": "/usr/bin/python3",
             }
     groups["kube_node"]["hosts"][FULL]["kubegpu_free_gib"] = {"/var/lib": 1_000_000}
-    in_server(WITHOUT_RUNTIME, "systemctl mask --now containerd.service")
-    in_server(WITHOUT_JOIN, "touch /etc/kubegpu-fails")
+    within(WITHOUT_RUNTIME, "systemctl mask --now containerd.service")
+    within(WITHOUT_JOIN, "touch /etc/kubegpu-fails")
     (folder / "group_vars").symlink_to(CHECKOUT / "inventories/lab/group_vars")
     (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
     return folder / "hosts.yml"
-
-
-def address(name: str) -> str:
-    found = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
-    argv = ["podman", "inspect", "--format", found, f"{LAB}-{name}"]
-    return subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-
-
-def in_server(name: str, command: str) -> None:
-    call("podman", "exec", f"{LAB}-{name}", "sh", "-c", command)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,12 @@ from pathlib import Path
 
 from bench_site import CHECKOUT, measure
 
+from lab.__main__ import engine
+from lab.artifacts import CACHE
+
 LAB = f"{os.environ['LAB']}-servers"
 COPY = f"localhost/kubegpu-lab/node:{LAB}"
+FIRST = "node1"
 PLAYBOOK = "playbooks/nodes.yml"
 ANSIBLE_PLAYBOOK = str(Path(sys.prefix) / "bin" / "ansible-playbook")
 
@@ -40,24 +44,45 @@ def main() -> None:
 
 
 @contextmanager
-def servers(prepare: Callable[[Path], None] = lambda _inventory: None) -> Iterator[Path]:
-    """The inventory of fifty servers on which the playbook has run; they are gone afterwards.
+def servers(prepare: Callable[[Path], None] = lambda _inventory: None, *, fresh: bool = False) -> Iterator[Path]:
+    """The inventory of fifty servers; they are gone afterwards.
 
     prepare: does what else the server needs that all are copied from, by its inventory.
+    fresh:   no role has run on them. Otherwise the playbook has.
     """
     with tempfile.TemporaryDirectory() as folder:
         inventory = Path(folder) / "hosts.yml"
         (inventory.parent / "group_vars").symlink_to(CHECKOUT / "inventories" / "lab" / "group_vars")
         try:
             up("one", inventory)
-            call(ANSIBLE_PLAYBOOK, "-i", str(inventory), PLAYBOOK)
+            if not fresh:
+                call(ANSIBLE_PLAYBOOK, "-i", str(inventory), PLAYBOOK)
             prepare(inventory)
-            call("podman", "commit", "--quiet", f"{LAB}-node1", COPY)
-            up("fifty", inventory, f"-elab_node_image={COPY}")
+            up("fifty", inventory, copied(inventory.parent))
             yield inventory
         finally:
             call(sys.executable, "-m", "lab", "--lab", LAB, "--inventory", str(inventory), "down")
-            call("podman", "rmi", "--force", COPY)
+            if engine() == "podman":
+                call("podman", "rmi", "--force", COPY)
+
+
+def copied(folder: Path) -> str:
+    """What the first server is now, as the option by which the lab makes the others from it."""
+    if engine() == "podman":
+        call("podman", "commit", "--quiet", f"{LAB}-{FIRST}", COPY)
+        return f"-elab_node_image={COPY}"
+    root = CACHE / "labs" / LAB / FIRST / "root"
+    argv = ["tar", "--create", "--numeric-owner", f"--file={folder / 'root.tar'}", f"--directory={root}", "."]
+    if (code := subprocess.run(argv, stderr=subprocess.DEVNULL).returncode) > 1:  # 1: a log grew meanwhile
+        sys.exit(f"not measured: tar of {root} ended with {code}")
+    return f"-elab_node_tree={folder}"
+
+
+def within(name: str, command: str) -> str:
+    """What a command prints in a server, past ssh, with either engine of the lab."""
+    state = CACHE / "labs" / LAB
+    argv = [CHECKOUT / "lab/nodes/podman", state / f"{name}.pid", "exec", name, "sh", "-c", command]
+    return subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def up(size: str, inventory: Path, *options: str) -> None:
