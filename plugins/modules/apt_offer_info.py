@@ -10,6 +10,7 @@ version_added: 0.1.0
 description:
   - Queries dpkg and apt for packages, and returns those that are neither installed nor available.
   - A repository does not need to be configured yet. Its lists are then read into a temporary folder.
+  - Also returns what apt has of this collection, so that roles do not look again.
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 options:
@@ -90,6 +91,22 @@ result:
           type: list
           elements: str
           sample: ["2.3.6-1~debian.12~bookworm"]
+    installed:
+      description: Installed packages among those of the query.
+      type: list
+      elements: str
+      sample: ["containerd.io=2.3.6-1~debian.12~bookworm"]
+    files:
+      description: Files of this collection in C(/etc/apt), and the lists of repositories that apt has read.
+      type: list
+      elements: dict
+      contains:
+        path: {description: The file., type: str, sample: /etc/apt/preferences.d/kubegpu-docker.pref}
+        checksum: {description: SHA-1 of its content. Empty for a list., type: str,
+          sample: 2fd4e1c67a2d28fced849ee1bb76e7391b93eb12}
+        mode: {description: Its mode., type: str, sample: "0644"}
+        uid: {description: Its owner., type: int, sample: 0}
+        gid: {description: Its group., type: int, sample: 0}
     failures:
       description: Messages of apt about repositories that it could not read.
       type: list

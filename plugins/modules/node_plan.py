@@ -210,6 +210,23 @@ options:
         description: C(kubegpu_apt_mirror).
         type: str
         default: ""
+      mirror_key:
+        description: C(kubegpu_apt_mirror_key).
+        type: str
+        default: ""
+      proxy:
+        description: C(kubegpu_apt_proxy).
+        type: str
+        default: ""
+      paths:
+        description: Files of a set, as in O(apt.paths). C(%s) stands for its name.
+        type: dict
+        default: {}
+      sources:
+        description: RV(kubegpu.autoscale.server_info#module:result.apt_sources).
+        type: list
+        elements: dict
+        default: []
       answer:
         description: Result of M(kubegpu.autoscale.apt_offer_info).
         type: dict

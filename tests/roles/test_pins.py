@@ -17,13 +17,14 @@ PACKAGES = "".join(
     f"Package: kubegpu1\nVersion: {version}\nArchitecture: all\nFilename: ./1.deb\nSize: 1\nSHA256: {0:064}\n\n"
     for version in ("2.3.6-1", "2.3.7-1")
 )
+SET = {"name": "runtime", "suite": "./", "key_url": "", "fingerprint": ""}
 
 
 def said(folder: Path, uri: str, packages: list[str], version: str, **variables: Any) -> str:
     """What a run on this machine says that would get these packages."""
     asked = {"name": "kubegpu.autoscale._common", "tasks_from": "pins"}
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False}
-    brings = [{"url": uri, "suite": "./", "packages": packages, "version": version}]
+    brings = [{**SET, "url": uri, "packages": packages, "version": version}]
     known = {
         "_common_roles": ["runtime"],
         "__runtime_plan": {"packages": {"sources": brings}},
@@ -57,15 +58,8 @@ def test_versions_that_there_are_are_told(tmp_path: Path, there: str) -> None:
 
 
 def test_headers_that_are_gone_are_not_looked_for_in_the_drivers_repository(tmp_path: Path, there: str) -> None:
-    brings = [
-        {
-            "url": there,
-            "suite": "./",
-            "packages": ["kubegpu1"],
-            "version": "2.3.6-*",
-            "extra": ["linux-headers-6.1.0-1"],
-        }
-    ]
+    headers = ["linux-headers-6.1.0-1"]
+    brings = [{**SET, "url": there, "packages": ["kubegpu1"], "version": "2.3.6-*", "extra": headers}]
     text = said(tmp_path, there, [], "", __runtime_plan={"packages": {"sources": brings}})
 
     assert "localhost would get linux-headers-6.1.0-1, and none of its own repositories has it." in text
@@ -82,7 +76,7 @@ def test_a_repository_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_a_role_that_refuses_by_itself_says_nothing_more(tmp_path: Path) -> None:
-    gone = {"url": f"file:{tmp_path}/gone", "suite": "./", "packages": ["kubegpu1"], "version": "1"}
+    gone = {**SET, "url": f"file:{tmp_path}/gone", "packages": ["kubegpu1"], "version": "1"}
     refused = {"refused": ["a runtime exists"], "packages": {"sources": [gone]}}
 
     assert "failed=0" in said(tmp_path, "", [], "", __runtime_plan=refused)

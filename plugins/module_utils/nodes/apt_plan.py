@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..formats.plain import plain
@@ -41,20 +41,30 @@ APT: dict[str, Any] = {
 APT_OFFER: dict[str, Any] = {
     "plans": {"type": "dict", "required": True},
     "mirror": {"type": "str", "default": ""},
+    "mirror_key": {"type": "str", "default": ""},
+    "proxy": {"type": "str", "default": ""},
+    "paths": {"type": "dict", "default": {}},
+    "sources": {"type": "list", "elements": "dict", "default": []},
     "answer": _RESULT,
 }
 
 
 def apt_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
     """`params` are as APT has them."""
-    options = AptOptions(
+    return _plan(AptRepository(host, _options(params), _survey(params["survey"])))
+
+
+def _options(params: Mapping[str, Any]) -> AptOptions:
+    return AptOptions(
         apt=AptSet.of(params["set"]),
         paths=AptPaths(**params["paths"]),
         mirror=params["mirror"],
         mirror_key=params["mirror_key"],
         proxy=params["proxy"],
     )
-    repository = AptRepository(host, options, _survey(params["survey"]))
+
+
+def _plan(repository: AptRepository) -> dict[str, Any]:
     return {
         "refused": errors(REPOSITORY, repository),
         "broken": [],
@@ -68,15 +78,15 @@ def apt_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
                 "record": repository.record,
             }
         ),
-        "key": {"url": repository.key_url, "fingerprint": options.apt.fingerprint},
+        "key": {"url": repository.key_url, "fingerprint": repository.apt.fingerprint},
         "steps": {
             "bring_key": repository.brings_key,
             "write": repository.changes,
-            "change": repository.changes or repository.brings_key or bool(repository.record),
+            "change": repository.alters,
             "install": repository.installs,
             "update_cache": not repository.is_known and not repository.changes,  # writing files has updated it
             "pretend": repository.pretended,
-            "source_is_new": options.paths.source not in repository.survey.found,
+            "source_is_new": repository.paths.source not in repository.survey.found,
         },
     }
 
@@ -93,15 +103,17 @@ def _packages(repository: AptRepository) -> dict[str, list[str]]:
 
 def _survey(read: Mapping[str, Any]) -> AptSurvey:
     return AptSurvey(
-        sources=tuple(
-            Source(row["file"], row["uri"], row["suite"], tuple(row.get("components") or ())) for row in read["sources"]
-        ),
+        sources=_sources(read["sources"]),
         found=Found.of(read["found"]),
         packages=Answer.of(read["packages"]),
         is_ours=read["pin"].get("exists", False),
         before=installed_before(read["before"]),
         pretends=read["check_mode"],
     )
+
+
+def _sources(rows: Iterable[Mapping[str, Any]]) -> tuple[Source, ...]:
+    return tuple(Source(row["file"], row["uri"], row["suite"], tuple(row.get("components") or ())) for row in rows)
 
 
 def apt_offer_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,4 +130,24 @@ def apt_offer_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "files": {},
         "steps": {"ask": bool(offer.repositories)},
         "repositories": offer.repositories,
+        "complete": [*_complete(host, params, brings.values(), offer.answer)] if offer.answer else [],
     }
+
+
+def _complete(
+    host: Host, params: Mapping[str, Any], brings: Iterable[Sequence[Mapping[str, Any]]], answer: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Sets of packages that a server already has, with all their files, and the plans of doing nothing.
+
+    In the paths, `%s` stands for the name of a set.
+    """
+    survey = AptSurvey(
+        sources=_sources(params["sources"]),
+        found=Found.of(answer),
+        packages=Answer(0, tuple(f"{package} installed" for package in answer.get("installed") or ())),
+    )
+    for apt in (apt for sets in brings for apt in sets):
+        paths = {use: path % apt["name"] for use, path in params["paths"].items()}
+        repository = AptRepository(host, _options({**params, "set": apt, "paths": paths}), survey)
+        if not (errors(REPOSITORY, repository) or repository.alters or repository.installs):
+            yield {"set": apt, "plan": _plan(repository)}

@@ -227,6 +227,11 @@ class AptRepository:
         """Also before apt reads its lists again, because owners renew keys."""
         return bool(self.apt.url) and not self.is_reused and (not self.is_known or bool(self.differing))
 
+    @property
+    def alters(self) -> bool:
+        """Whether anything is written, other than packages."""
+        return self.changes or self.brings_key or bool(self.record)
+
     # Packages.
 
     @cached_property

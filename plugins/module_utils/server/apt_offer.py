@@ -9,16 +9,19 @@ keys and lists do not change. The key is not used, so the result only decides wh
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from hashlib import sha1
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 AT_MOST = 5  # reported versions of a package
+_APT, _LISTS = Path("/etc/apt"), Path("/var/lib/apt/lists")
 _ROW = "${Package} ${db:Status-Status} ${Version}\\n"
 _FAILURES = ("E: ", "W: Failed to fetch")
 # Hooks of others are for the server's own lists; some would start services.
@@ -137,7 +140,20 @@ def look(repositories: Sequence[Repository], proxy: str = "") -> dict[str, Any]:
             for repository, package in lacking
         ],
         "failures": offer.failures,
+        "installed": [f"{name}={version}" for name, versions in installed.versions.items() for version in versions],
+        "files": [*_files()],
     }
+
+
+def _files() -> Iterator[dict[str, Any]]:
+    """In the format of ansible.builtin.find."""
+    for path in sorted({*_APT.glob("kubegpu-*"), *_APT.glob("*/*kubegpu-*")}):
+        seen = path.stat()
+        mode = f"{stat.S_IMODE(seen.st_mode):04o}"
+        checksum = sha1(path.read_bytes()).hexdigest()  # the format of find
+        yield {"path": str(path), "checksum": checksum, "mode": mode, "uid": seen.st_uid, "gid": seen.st_gid}
+    for path in sorted(_LISTS.glob("*InRelease")):
+        yield {"path": str(path), "checksum": ""}
 
 
 def _name(package: str) -> str:

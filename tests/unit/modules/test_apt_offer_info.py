@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 import subprocess
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server import apt_offer
 from ansible_collections.kubegpu.autoscale.plugins.modules import apt_offer_info
 
 pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="no apt on this machine")
@@ -41,7 +44,7 @@ def test_a_package_that_is_there_is_not_missing(capsys: pytest.CaptureFixture[st
 
     seen = look(capsys, {"name": "there", "uri": uri, "packages": ["kubegpu1=2.3.6-*", "kubegpu2"]})
 
-    assert seen == {"missing": [], "failures": []}
+    assert (seen["missing"], seen["failures"], seen["installed"]) == ([], [], [])
 
 
 def test_what_is_missing_is_told_with_what_there_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -77,7 +80,27 @@ def test_what_is_installed_is_not_asked_for(capsys: pytest.CaptureFixture[str], 
 
     gone = {"name": "gone", "uri": f"file:{tmp_path}/gone", "packages": [f"dpkg={version}"]}
 
-    assert look(capsys, gone) == {"missing": [], "failures": []}
+    seen = look(capsys, gone)
+
+    assert (seen["missing"], seen["failures"], seen["installed"]) == ([], [], [f"dpkg={version}"])
+
+
+def test_files_of_the_collection_are_found_as_the_module_find_returns_them(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "preferences.d").mkdir()
+    (pin := tmp_path / "preferences.d" / "kubegpu-docker.pref").write_text("pin")
+    (tmp_path / "preferences.d" / "other.pref").write_text("")
+    (index := tmp_path / "there_InRelease").write_text("")
+    pin.chmod(0o640)
+    monkeypatch.setattr(apt_offer, "_APT", tmp_path)
+    monkeypatch.setattr(apt_offer, "_LISTS", tmp_path)
+
+    found, known = look(capsys, {"name": "there", "uri": "", "packages": ["dpkg"]})["files"]
+
+    checksum = hashlib.sha1(b"pin").hexdigest()
+    assert found == {"path": str(pin), "checksum": checksum, "mode": "0640", "uid": os.getuid(), "gid": os.getgid()}
+    assert known["path"] == str(index)
 
 
 def test_the_proxy_is_asked_for_the_repository(capsys: pytest.CaptureFixture[str]) -> None:

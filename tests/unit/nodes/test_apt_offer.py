@@ -9,13 +9,16 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.checks.apt
 from planned import planned, unseen
 
 URI = "https://download.example/linux"
+KEY = {"key_url": f"{URI}/gpg", "fingerprint": "ABC"}
+PATHS = dict.fromkeys(("key", "source", "pin", "before", "config"), "/etc/apt/kubegpu-%s")
+DOCKER = {"name": "docker", "url": URI, "suite": "bookworm", "components": "stable", **KEY}
 BRINGS = {
-    "containerd": [
-        {"url": URI, "suite": "bookworm", "components": "stable", "packages": ["containerd.io"], "version": "2"}
-    ],
+    "containerd": [{**DOCKER, "packages": ["containerd.io"], "version": "2"}],
     "kubernetes": [
         {
+            "name": "kubernetes",
             "url": URI,
+            **KEY,
             "suite": "/",
             "packages": ["kubelet", "kubeadm"],
             "version": "1.*",
@@ -32,7 +35,7 @@ PLANS = {role: {"refused": [], "packages": {"sources": sets}} for role, sets in 
 
 def plan(*missing: dict[str, Any], failures: tuple[str, ...] = (), **params: Any) -> dict[str, Any]:
     answer = {"result": {"missing": [*missing], "failures": [*failures]}} if missing else {}
-    return planned(apt_offer_plan, APT_OFFER, {"plans": PLANS, "answer": answer, **params})
+    return planned(apt_offer_plan, APT_OFFER, {"plans": PLANS, "paths": PATHS, "answer": answer, **params})
 
 
 def row(package: str, *offered: str, role: str = "containerd", uri: str = URI) -> dict[str, Any]:

@@ -8,7 +8,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.apt_plan import APT, apt_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.apt_plan import (
+    APT,
+    APT_OFFER,
+    apt_offer_plan,
+    apt_plan,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.checks.apt import REPOSITORY
 from planned import entry, planned, said, unseen
 
@@ -254,3 +259,43 @@ def test_only_what_the_set_has_installed_is_purged(
     survey = {"pin": {"exists": pinned}, "before": {"content": b64encode(before.encode()).decode()}}
     made = plan(survey, apt={"packages": ["a", "b"]})["packages"]
     assert (made["purged"], made["kept"]) == (purged, kept)
+
+
+def complete(installed: str = "containerd.io=2.1-5", files: list[dict[str, Any]] | None = None) -> list[Any]:
+    """The sets of which a server has all, by what was read of all sets at the start of a run."""
+    answer = {
+        "missing": [],
+        "failures": [],
+        "installed": [installed],
+        "files": configured() if files is None else files,
+    }
+    params = {
+        "plans": {"containerd": {"refused": [], "packages": {"sources": [SET]}}},
+        "paths": {use: path.replace("docker", "%s") for use, path in PATHS.items()},
+        "answer": {"result": answer},
+    }
+    return planned(apt_offer_plan, APT_OFFER, params)["complete"]
+
+
+def test_a_set_of_which_a_server_has_all_is_not_read_again() -> None:
+    [known] = complete()
+
+    assert known["set"] == SET
+    steps = plan({"found": {"files": configured()}, "packages": said("containerd.io=2.1-5 installed")})["steps"]
+    assert known["plan"]["steps"] == steps
+    assert not any(steps.values())
+
+
+@pytest.mark.parametrize("missing", [*PATHS.values(), INDEX])
+def test_a_set_with_a_missing_file_is_not_complete(missing: str) -> None:
+    files = [file for file in configured() if file["path"] != missing]
+    assert bool(complete(files=files)) is (len(files) == len(configured())), "a file that the set does not have"
+
+
+@pytest.mark.parametrize("installed", ["containerd.io=2.2.0-1", "containerd=2.1-5"])
+def test_a_set_without_its_packages_is_not_complete(installed: str) -> None:
+    assert complete(installed) == []
+
+
+def test_a_changed_file_is_not_complete() -> None:
+    assert complete(files=[entry(file["path"], "changed") for file in configured()]) == []
