@@ -280,7 +280,7 @@ def add(args: argparse.Namespace) -> None:
     if not (served := CACHE / "labs" / args.lab / "images").is_dir():
         sys.exit(f"lab: {args.lab} is not up, or was started before images could be added: `make lab-up` starts it")
     *_, image = made_from = known[args.image]
-    if code := make(made_from):
+    if code := make(() if image.is_built() else made_from):  # after unpacking, its inputs are missing
         sys.exit(code)
     serve(served, image.path)
 

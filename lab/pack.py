@@ -30,16 +30,18 @@ COLLECTIONS = ("kubernetes/core", "containers/podman", "ansible/posix")
 REQUIREMENTS = preflight.CHECKOUT / "requirements-lab.txt"
 
 
-def pack(folder: Path, python: str, more: list[str]) -> None:
+def pack(folder: Path, python: str, more: list[str], images: list[str]) -> None:
     """Write `lab-pack.NN` and the program that unpacks them.
 
     python: Python version of the other machine, for example 3.12.
     more:   additional Python packages.
+    images: images that `python -m lab add` adds to a running lab.
     """
-    from lab.graph import Graph
+    from lab.graph import Graph, added_images, make
 
     made_from = Graph()
-    if code := made_from.build():
+    added = {name: made for name, made in added_images().items() if name in images}
+    if code := made_from.build() or make(artifact for made in added.values() for artifact in made):
         sys.exit(code)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -47,7 +49,7 @@ def pack(folder: Path, python: str, more: list[str]) -> None:
     _python_packages(site, python, more)
     # Equal content is adjacent: packages and images contain the same programs.
     order = ("images", "apt", "userland", "node", "charts", "apt_key")
-    paths = [Path(made_from.mounted()[name]).name for name in order]
+    paths = [Path(made_from.mounted()[name]).name for name in order] + [made[-1].path.name for made in added.values()]
     with subprocess.Popen(
         ["tar", "--create", "--directory", CACHE, "--sort=name", "--numeric-owner", *paths, site.name],
         stdout=subprocess.PIPE,
@@ -125,11 +127,12 @@ def main() -> None:
     packs = commands.add_parser("pack")
     packs.add_argument("folder", type=Path)
     packs.add_argument("--python", default="{}.{}".format(*sys.version_info), help="version on the other machine")
+    packs.add_argument("--image", action="append", default=[], help="an image that is added later, such as locust")
     packs.add_argument("--also", action="append", default=[], help="a Python package that goes along")
     commands.add_parser("unpack").add_argument("folder", type=Path)
     args = parser.parse_args()
     if args.command == "pack":
-        pack(args.folder, args.python, args.also)
+        pack(args.folder, args.python, args.also, args.image)
     else:
         unpack(args.folder)
 
