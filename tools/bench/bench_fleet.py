@@ -136,6 +136,7 @@ def run(inventory: Path, servers: int, forks: int) -> FleetRun:
     told = json.loads(done.stdout[done.stdout.index("{") :])
     (inventory.parent / f"{servers}.json").write_text(done.stdout)
     stats = told["stats"]
+    print(f"{servers} servers: {seconds:.1f} s, {cpu_s:.1f} s of processor", file=sys.stderr, flush=True)
     return FleetRun(
         servers=servers,
         run=summary(told, seconds, cpu_s),
