@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_forks import ansible_playbook
-from collection import COLLECTIONS_PATH
+from collection import COLLECTIONS_PATH, ROOT
 from driver_machines import BARE, DEBIAN
+from role_values import RoleValues
 
+UPGRADE = ROOT / "playbooks/upgrade_kubernetes.yml"
 pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="no apt on this machine")
 PACKAGES = "".join(
     f"Package: kubegpu1\nVersion: {version}\nArchitecture: all\nFilename: ./1.deb\nSize: 1\nSHA256: {0:064}\n\n"
@@ -80,3 +83,13 @@ def test_a_role_that_refuses_by_itself_says_nothing_more(tmp_path: Path) -> None
     refused = {"refused": ["a runtime exists"], "packages": {"sources": [gone]}}
 
     assert "failed=0" in said(tmp_path, "", [], "", __runtime_plan=refused)
+
+
+def test_another_version_is_looked_up_before_an_upgrade() -> None:
+    """The role itself refuses it, and nothing is reported for a role that refuses."""
+    tasks = [task for play in yaml.safe_load(UPGRADE.read_text()) for task in play["tasks"]]
+    [pins] = [task for task in tasks if task["name"] == "Fail if apt does not have the version"]
+    plan = {"refused": ["a cluster is upgraded node by node"], "upgrade": {"refused": []}, "packages": {}}
+    wanted = pins["vars"]["_common_plans"]["kubernetes"]
+
+    assert RoleValues("kubernetes", {}, {"__kubernetes_plan": plan})[wanted.strip("{} ")] == {**plan, "refused": []}
