@@ -35,6 +35,9 @@ from .wait import Deadline, wait_until
 
 PRIORITY_CLASSES = Resource("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses")
 REMOVAL_S = 120
+# The API server removes no namespace while an aggregated API does not answer: one that restarts does within seconds.
+UNSERVED_S = 15
+UNSERVED = "NamespaceDeletionDiscoveryFailure"
 ADMISSION_S = 30
 # A preempted pod is recreated, and the scheduler rejects the new one within this time.
 REPLACEMENT_S = 10
@@ -257,7 +260,16 @@ class Prover:
     def _wait_until_gone(self) -> None:
         """Raises: HopError if the namespace is not deleted in time."""
         name = self._options.namespace
-        if not wait_until(lambda: self._kube.get(NAMESPACES, name) is None, bool, Deadline(REMOVAL_S), poll_s=0.5):
+        live = wait_until(lambda: self._kube.get(NAMESPACES, name), _is_gone, Deadline(UNSERVED_S), poll_s=0.5)
+        if live is not None and not _unserved(live):
+            left = Deadline(REMOVAL_S - UNSERVED_S)
+            live = wait_until(
+                lambda: self._kube.get(NAMESPACES, name), lambda seen: seen is None or bool(_unserved(seen)), left
+            )
+        if live is not None and (unserved := _unserved(live)):
+            fix = "kubectl get apiservices, which shows the API that does not answer"
+            raise HopError(Hop.API_SERVER, seen=f"namespace {name} is not gone: {unserved}", fix=fix)
+        if live is not None:
             fix = f"kubectl get namespace {name} --output=yaml, whose status shows what blocks the deletion"
             raise HopError(Hop.API_SERVER, seen=f"namespace {name} is not gone after {REMOVAL_S} s", fix=fix)
 
@@ -477,6 +489,16 @@ def _message(pod: Manifest) -> str:
 
 def _is_of_proof(live: Manifest) -> bool:
     return is_managed(live) and labels_of(live).get(PART_OF) == manifests.PART
+
+
+def _is_gone(live: dict[str, Any] | None) -> bool:
+    return live is None
+
+
+def _unserved(namespace: Mapping[str, Any]) -> str:
+    """The API that keeps a namespace from being deleted; empty without one."""
+    failure = condition(namespace, UNSERVED)
+    return str(failure.get("message") or UNSERVED) if failure.get("status") == "True" else ""
 
 
 def _first_line(err: Exception) -> str:

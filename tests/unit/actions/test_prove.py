@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions import prove
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.prove import Prover, Request
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
@@ -33,6 +34,8 @@ MINE = {
 
 class Cluster(FakeTransport):
     """It keeps what is written. leaves: what CUDA pods leave in their status, by node."""
+
+    unserved: Mapping[str, Any] = {}  # why the namespace is not deleted
 
     def __init__(self, **nodes: int) -> None:
         self.leaves = {name: result(gpus) for name, gpus in nodes.items()}
@@ -61,6 +64,8 @@ class Cluster(FakeTransport):
             self.answers.pop(f"GET {path}", None)
             if path == NAMESPACE_PATH:
                 self.answers["GET /api/v1/pods"]["items"] = []
+                if self.unserved:
+                    self.answers[f"GET {path}"] = {"metadata": {"name": NAMESPACE}, "status": self.unserved}
             return {}
         if "metadata" not in body:
             return {"metadata": {}}  # a review, which is not kept
@@ -128,6 +133,20 @@ def test_each_node_is_proven_once_and_all_but_the_record_is_removed() -> None:
     second = prover(cluster).prove()
     assert (second.changed, statuses(second)) == (False, {"gpu1": "kept", "gpu2": "kept"})
     assert len(cluster.written) == before
+
+
+def test_a_namespace_that_an_unavailable_api_keeps_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The adapter's pods have no node while the only worker is maintained."""
+    pauses: list[float] = []
+    monkeypatch.setattr(prove.Deadline, "pause", lambda _deadline, seconds: pauses.append(seconds))  # and is over
+    cluster = Cluster(gpu1=1)
+    why = "unable to retrieve the complete list of server APIs: custom.metrics.k8s.io/v1beta1"
+    cluster.unserved = {"conditions": [{"type": prove.UNSERVED, "status": "True", "message": why}]}
+    seen = prover(cluster).prove()
+
+    assert (seen.errors, statuses(seen)) == ([], {"gpu1": "proven"})
+    assert any(why in warning and "kubectl get apiservices" in warning for warning in seen.warnings), seen.warnings
+    assert len(pauses) == 1, "waits longer than a restart takes"
 
 
 def test_check_mode_reports_what_is_due_and_writes_nothing() -> None:
