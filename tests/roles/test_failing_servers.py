@@ -57,10 +57,14 @@ REBOOT = {
         "nvidia_driver_reboot_required": "{{ inventory_hostname in must_reboot }}",
         "nvidia_driver_reboot_reason": "nouveau is loaded",
         "_common_server": {
-            "result": {"clusters": "{{ ['/etc/kubernetes'] if inventory_hostname in members else [] }}"}
+            "result": {
+                "clusters": "{{ ['/etc/kubernetes'] if inventory_hostname in members else [] }}",
+                "apt_sources": [],
+            }
         },
     }
 }
+LOOK_OF_UPGRADE = [*LOOK, {"ansible.builtin.set_fact": {"__kubernetes_plan": {"upgrade": {"refused": []}}}}]
 # Of role _common, what looks at servers; that some are missing is judged by its own tasks.
 SERVERS = [*LOOK, {"ansible.builtin.import_tasks": "missing.yml"}]
 
@@ -77,7 +81,12 @@ def collections(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tasks = collection / "roles" / role / "tasks"
         tasks.mkdir(parents=True)
         look = LOOK_OF_DRIVER if role == "nvidia_driver" else LOOK
-        for name, content in {"preflight": look, "upgrade_preflight": LOOK, "main": WORK, "upgrade": WORK}.items():
+        for name, content in {
+            "preflight": look,
+            "upgrade_preflight": LOOK_OF_UPGRADE,
+            "main": WORK,
+            "upgrade": WORK,
+        }.items():
             (tasks / f"{name}.yml").write_text(json.dumps([*content, REBOOT] if role == "nvidia_driver" else content))
         (tasks.parent / "meta").symlink_to(ROOT / "roles" / role / "meta")
     for role in CLUSTER_ROLES:
