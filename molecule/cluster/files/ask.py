@@ -1,8 +1,12 @@
-"""Asks a URL five times a second until FILE.stop is there. FILE gets how often, and what went wrong."""
+"""Asks a URL five times a second until FILE.stop is there. FILE gets how often, and what went wrong.
+
+Ends without a word once another run has begun: after one that failed, nobody writes FILE.stop.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -10,11 +14,14 @@ from urllib.request import urlopen
 
 
 def main(url: str, result: Path) -> None:
-    stop = Path(f"{result}.stop")
+    stop, owner = Path(f"{result}.stop"), Path(f"{result}.pid")
     for file in (stop, result):
         file.unlink(missing_ok=True)
+    owner.write_text(f"{os.getpid()}")
     asked, failed = 0, []
     while not stop.exists():
+        if not owner.exists() or owner.read_text() != f"{os.getpid()}":
+            return
         asked += 1
         try:
             urlopen(url, timeout=3).close()
