@@ -1,4 +1,4 @@
-"""Day 2 of a cluster with one control plane: a backup and its restore, new certificates, maintenance of nodes."""
+"""Day 2 of a cluster with one control plane: a backup and its restore, new certificates."""
 
 from __future__ import annotations
 
@@ -9,21 +9,14 @@ import pytest
 import testinfra
 from kubectl import kubectl
 from server import EPHEMERAL, PLAYBOOKS, Run, Server, run
-from testinfra.host import Host
 
 testinfra_hosts = ["ansible://kube_node"]
 
 BACKUPS = "/var/lib/kubegpu/backups"
 UPKEEP = "/etc/kubegpu_upkeep.py"
 PRESENTED = "python3 -c \"import ssl; print(ssl.get_server_certificate(('127.0.0.1', 6443)))\""
-NEXT = "99.0.0-1-amd64"
 # What converge.yml sets beside the inventory that the tests use.
 CONVERGED = {"kubernetes_control_plane_metrics": True, "kubernetes_swap": "disable"}
-
-
-@pytest.fixture
-def gpu1(host: Host) -> Server:
-    return Server(host)
 
 
 @pytest.fixture
@@ -111,27 +104,3 @@ def test_new_certificates_are_served_and_reach_the_controller(cp1: Server) -> No
     cp1.sh("systemctl start kubegpu-status.service")
     metrics = cp1.sh("cat /var/lib/node_exporter/textfile_collector/kubegpu.prom")
     assert 'kubegpu_certificate_end_timestamp_seconds{node="cp1",certificate="apiserver"}' in metrics
-
-
-def cordoned(cp1: Server) -> bool:
-    return json.loads(kubectl(cp1.host, "get node gpu1 --output=json"))["spec"].get("unschedulable", False)
-
-
-@pytest.mark.slow
-def test_a_node_does_not_reboot_into_a_kernel_without_a_module(cp1: Server, gpu1: Server) -> None:
-    gpu1.sh("install -D /dev/null /lib/modules/$(uname -r)/updates/dkms/nvidia.ko")
-    gpu1.sh(f"mkdir -p /lib/modules/{NEXT} && touch /boot/vmlinuz-{NEXT} /run/reboot-required")
-    with gpu1.bootable() as shutdowns:
-        without_module = run(PLAYBOOKS / "maintain.yml")
-
-        assert not without_module.succeeded
-        assert f"kernel {NEXT} boots next" in without_module.text
-        assert (cordoned(cp1), shutdowns) == (True, [])
-
-        gpu1.sh(f"rm -r /lib/modules/{NEXT} /boot/vmlinuz-{NEXT}")
-
-        # This scenario has no device plugin, so no pod can prove the GPU after the reboot.
-        unproven = run(PLAYBOOKS / "maintain.yml")
-
-        assert (unproven.succeeded, cordoned(cp1), len(shutdowns)) == (False, True, 1)
-    kubectl(cp1.host, "uncordon gpu1")
