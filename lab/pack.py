@@ -40,7 +40,10 @@ def pack(folder: Path, python: str, more: list[str], images: list[str]) -> None:
     from lab.graph import Graph, added_images, make
 
     made_from = Graph()
-    added = {name: made for name, made in added_images().items() if name in images}
+    known = added_images()
+    if unknown := sorted({*images} - {*known}):
+        sys.exit(f"lab: there is no image {', '.join(unknown)} to pack: an image is one of {', '.join(known)}")
+    added = {name: known[name] for name in images}
     if code := made_from.build() or make(artifact for made in added.values() for artifact in made):
         sys.exit(code)
     shutil.rmtree(folder, ignore_errors=True)

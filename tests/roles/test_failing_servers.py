@@ -64,7 +64,13 @@ REBOOT = {
         },
     }
 }
-LOOK_OF_UPGRADE = [*LOOK, {"ansible.builtin.set_fact": {"__kubernetes_plan": {"upgrade": {"refused": []}}}}]
+UPGRADE = {
+    "ansible.builtin.set_fact": {
+        "__kubernetes_plan": {"upgrade": {"refused": []}},
+        "_common_server": {"result": {"apt_sources": []}},
+    }
+}
+LOOK_OF_UPGRADE = [*LOOK, UPGRADE]
 # Of role _common, what looks at servers; that some are missing is judged by its own tasks.
 SERVERS = [*LOOK, {"ansible.builtin.import_tasks": "missing.yml"}]
 

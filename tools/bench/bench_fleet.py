@@ -1,9 +1,10 @@
 """Fifty servers by ssh, with the limits that sshd has by default and as many forks: do all of them stay reachable, and
 do three that fail in different steps hold up the others? And how does the time grow from five servers to fifty?
 
-The servers are containers of a lab of its own. The roles make the first one, the others are copies of it, and each has
-an sshd as its package configures it. The node roles, their checks and the joins run as they are. kubeadm is a stand-in
-that writes down what it is called for, because fifty kubelets are too much for one machine.
+The servers are containers of a lab of its own. The others are copies of the first one, on which the roles have run
+unless `--fresh` is given, and each has an sshd as its package configures it. The node roles, their checks and the joins
+run as they are. kubeadm is a stand-in that writes down what it is called for, because fifty kubelets are too much for
+one machine.
 """
 
 from __future__ import annotations

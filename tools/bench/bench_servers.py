@@ -18,8 +18,7 @@ from pathlib import Path
 
 from bench_site import CHECKOUT, measure
 
-from lab.__main__ import engine
-from lab.artifacts import CACHE
+from lab.preflight import CACHE, bare
 
 LAB = f"{os.environ['LAB']}-servers"
 COPY = f"localhost/kubegpu-lab/node:{LAB}"
@@ -62,13 +61,13 @@ def servers(prepare: Callable[[Path], None] = lambda _inventory: None, *, fresh:
             yield inventory
         finally:
             call(sys.executable, "-m", "lab", "--lab", LAB, "--inventory", str(inventory), "down")
-            if engine() == "podman":
+            if not bare():
                 call("podman", "rmi", "--force", COPY)
 
 
 def copied(folder: Path) -> str:
     """What the first server is now, as the option by which the lab makes the others from it."""
-    if engine() == "podman":
+    if not bare():
         call("podman", "commit", "--quiet", f"{LAB}-{FIRST}", COPY)
         return f"-elab_node_image={COPY}"
     root = CACHE / "labs" / LAB / FIRST / "root"

@@ -20,11 +20,6 @@ CONVERGED = {"kubernetes_control_plane_metrics": True, "kubernetes_swap": "disab
 
 
 @pytest.fixture
-def cp1() -> Server:
-    return Server(testinfra.get_host("ansible://cp1", ansible_inventory=str(EPHEMERAL / "inventory")))
-
-
-@pytest.fixture
 def workload(cp1: Server) -> Iterator[str]:
     kubectl(cp1.host, "create deployment kept --image docker.io/library/python:3.11-slim -- python -m http.server")
     kubectl(cp1.host, "wait --for=condition=Available --timeout=120s deployment/kept")

@@ -5,25 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-import testinfra
 from kubectl import kubectl
-from server import EPHEMERAL, PLAYBOOKS, Server, run
-from testinfra.host import Host
+from server import PLAYBOOKS, Server, run
 
 testinfra_hosts = ["ansible://kube_node"]
 
 NEXT = "99.0.0-1-amd64"
 MARK = "kubegpu.autoscale/cordoned-for-driver"
-
-
-@pytest.fixture
-def gpu1(host: Host) -> Server:
-    return Server(host)
-
-
-@pytest.fixture
-def cp1() -> Server:
-    return Server(testinfra.get_host("ansible://cp1", ansible_inventory=str(EPHEMERAL / "inventory")))
 
 
 def cordoned(cp1: Server) -> bool:

@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-import testinfra
 from kubectl import kubectl
-from server import EPHEMERAL, L4, PLAYBOOKS, SYSTEM, Run, Server, driver_packages, pinned, run
-from testinfra.host import Host
+from server import L4, PLAYBOOKS, SYSTEM, Run, Server, driver_packages, pinned, run
 
 testinfra_hosts = ["ansible://kube_node"]
 
@@ -27,16 +25,6 @@ kubectl --kubeconfig /etc/kubernetes/admin.conf --cache-dir /dev/null create dep
 kubectl --kubeconfig /etc/kubernetes/admin.conf --cache-dir /dev/null create poddisruptionbudget web \
     --selector app=web --min-available 1
 """
-
-
-@pytest.fixture
-def gpu1(host: Host) -> Server:
-    return Server(host)
-
-
-@pytest.fixture
-def cp1() -> Server:
-    return Server(testinfra.get_host("ansible://cp1", ansible_inventory=str(EPHEMERAL / "inventory")))
 
 
 @pytest.fixture

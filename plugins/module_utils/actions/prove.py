@@ -260,12 +260,12 @@ class Prover:
     def _wait_until_gone(self) -> None:
         """Raises: HopError if the namespace is not deleted in time."""
         name = self._options.namespace
-        live = wait_until(lambda: self._kube.get(NAMESPACES, name), _is_gone, Deadline(UNSERVED_S), poll_s=0.5)
-        if live is not None and not _unserved(live):
-            left = Deadline(REMOVAL_S - UNSERVED_S)
-            live = wait_until(
-                lambda: self._kube.get(NAMESPACES, name), lambda seen: seen is None or bool(_unserved(seen)), left
-            )
+        restart = Deadline(UNSERVED_S)
+
+        def is_over(live: Manifest | None) -> bool:
+            return live is None or (bool(_unserved(live)) and not restart.pause(0))
+
+        live = wait_until(lambda: self._kube.get(NAMESPACES, name), is_over, Deadline(REMOVAL_S), poll_s=0.5)
         if live is not None and (unserved := _unserved(live)):
             fix = "kubectl get apiservices, which shows the API that does not answer"
             raise HopError(Hop.API_SERVER, seen=f"namespace {name} is not gone: {unserved}", fix=fix)
@@ -489,10 +489,6 @@ def _message(pod: Manifest) -> str:
 
 def _is_of_proof(live: Manifest) -> bool:
     return is_managed(live) and labels_of(live).get(PART_OF) == manifests.PART
-
-
-def _is_gone(live: dict[str, Any] | None) -> bool:
-    return live is None
 
 
 def _unserved(namespace: Mapping[str, Any]) -> str:

@@ -26,6 +26,11 @@ SURVEY: dict[str, Any] = {
     "before": _RESULT,
     "check_mode": {"type": "bool", "default": False},
 }
+_MIRROR: dict[str, Any] = {
+    "mirror": {"type": "str", "default": ""},
+    "mirror_key": {"type": "str", "default": ""},
+    "proxy": {"type": "str", "default": ""},
+}
 APT: dict[str, Any] = {
     "set": {"type": "dict", "required": True},
     "paths": {
@@ -33,16 +38,12 @@ APT: dict[str, Any] = {
         "required": True,
         "options": dict.fromkeys(("key", "source", "pin", "before", "config"), _TEXT),
     },
-    "mirror": {"type": "str", "default": ""},
-    "mirror_key": {"type": "str", "default": ""},
-    "proxy": {"type": "str", "default": ""},
+    **_MIRROR,
     "survey": {"type": "dict", "default": {}, "options": SURVEY},
 }
 APT_OFFER: dict[str, Any] = {
     "plans": {"type": "dict", "required": True},
-    "mirror": {"type": "str", "default": ""},
-    "mirror_key": {"type": "str", "default": ""},
-    "proxy": {"type": "str", "default": ""},
+    **_MIRROR,
     "paths": {"type": "dict", "default": {}},
     "sources": {"type": "list", "elements": "dict", "default": []},
     "answer": _RESULT,
