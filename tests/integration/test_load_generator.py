@@ -33,8 +33,8 @@ FULL = 'data: {"error": {"message": "The engine is currently busy", "code": 503}
 
 
 class Handler(BaseHTTPRequestHandler):
-    """An answer by its path: /slow takes half a second, /hang never ends, /404, /three serves so many at a time; and the
-    streams of an OpenAI API.
+    """An answer by its path: /slow takes half a second, /hang never ends, /404, /three serves three at a time; and
+    the streams of an OpenAI API.
     """
 
     protocol_version = "HTTP/1.1"

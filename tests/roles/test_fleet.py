@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from role_values import RoleValues
 
 FLEET = "_common_fleet"
@@ -55,6 +56,16 @@ def test_states_of_pods_are_scraped_more_often_where_keda_decides() -> None:
     assert states() == {}
     assert states(kubegpu_metrics_backend="keda") == each_4_s
     assert states(gpu_autoscaling_autoscalers=[{"target": {"name": "chat"}, "backend": "keda"}]) == each_4_s
+
+
+@pytest.mark.parametrize(("nodes", "has_budgets"), [(0, True), (1, False), (2, True)])
+def test_no_budget_blocks_the_drain_of_the_only_node(nodes: int, has_budgets: bool) -> None:
+    """A cluster of an inventory without kube_node has nodes that nobody counted."""
+    for role in ("prometheus_adapter", "metrics_server"):
+        assert values(role, nodes=nodes)[f"__{role}_values.podDisruptionBudget.enabled"] is has_budgets
+    budgets = values("keda", nodes=nodes)["__keda_values.podDisruptionBudget"]
+    each = {"maxUnavailable": 1}
+    assert budgets == ({"operator": each, "metricServer": each} if has_budgets else {})
 
 
 def test_what_is_said_counts_more_than_what_is_counted() -> None:

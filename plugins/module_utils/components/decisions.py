@@ -108,6 +108,14 @@ def runtime_class(values: Values) -> str:
     return RUNTIME_CLASS if creates else ""
 
 
+def is_one_node(values: Values) -> bool:
+    """Whether one node of the inventory takes pods.
+
+    A PodDisruptionBudget would block each drain of it: no other node runs the replica that it waits for.
+    """
+    return len((values.get(GROUPS) or {}).get("kube_node") or []) == 1
+
+
 def operator_roles(values: Values) -> list[str]:
     """Roles of servers that the GPU operator replaces."""
     installs_driver = values.get(OPERATOR_DRIVER) == "operator"
@@ -142,6 +150,7 @@ PARTS: Mapping[str, Part] = {
     "wanted": Part(_WANTED, wanted.wanted),
     "places": Part((*_WANTED, CLUSTER), places),
     "prometheus": Part((*_WANTED, *_FLEET, CLUSTER, PROMETHEUS), prometheus),
+    "is_one_node": Part((GROUPS,), is_one_node),
     "runtime_class": Part((*_WANTED, CLUSTER), runtime_class),
     "operator_roles": Part((*_WANTED, OPERATOR_DRIVER), operator_roles),
 }
