@@ -64,8 +64,8 @@ def test_no_budget_blocks_the_drain_of_the_only_node(nodes: int, has_budgets: bo
     for role in ("prometheus_adapter", "metrics_server"):
         assert values(role, nodes=nodes)[f"__{role}_values.podDisruptionBudget.enabled"] is has_budgets
     budgets = values("keda", nodes=nodes)["__keda_values.podDisruptionBudget"]
-    each = {"maxUnavailable": 1}
-    assert budgets == ({"operator": each, "metricServer": each} if has_budgets else {})
+    one_less = {"maxUnavailable": 1}
+    assert budgets == ({"operator": one_less, "metricServer": one_less} if has_budgets else {})
 
 
 def test_what_is_said_counts_more_than_what_is_counted() -> None:
