@@ -167,7 +167,7 @@ test-shipped: lab-env test-env programs ## run site.yml twice from each shipped 
 test-vm: test-env ## test what the roles do to a kernel, in a virtual machine with Debian's (minutes with KVM, 20 to 45 emulated)
 	@$(BIN)/python -m lab.vm $(ARGS)
 
-test-cluster: lab-env test-env programs ## test three control planes: join, upgrade by a minor version, restore, restore, loss of one, reset (first compiles the older Kubernetes)
+test-cluster: lab-env test-env programs ## test three control planes: join, upgrade by a minor version, change, restore, loss of one, reset (first compiles the older Kubernetes)
 	@$(LAB_CLI) --size three build
 	@$(call molecule,cluster)
 
