@@ -42,7 +42,7 @@ def pack(folder: Path, python: str, more: list[str], images: list[str]) -> None:
     made_from = Graph()
     known = added_images()
     if unknown := sorted({*images} - {*known}):
-        sys.exit(f"lab: there is no image {', '.join(unknown)} to pack: an image is one of {', '.join(known)}")
+        sys.exit(f"lab: unknown image {', '.join(unknown)}. Known images: {', '.join(known)}.")
     added = {name: known[name] for name in images}
     if code := made_from.build() or make(artifact for made in added.values() for artifact in made):
         sys.exit(code)

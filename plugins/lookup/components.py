@@ -20,13 +20,13 @@ options:
       - V(prometheus) returns the Prometheus that the inventory uses.
       - V(fleet) returns the settings that depend on the number of GPU nodes and autoscalers.
       - V(hpa_sync_period) returns the default of C(kubernetes_hpa_sync_period) for a fleet of this size.
-      - V(is_one_node) returns whether the inventory has one node that takes pods. A PodDisruptionBudget would block
-        each drain of it.
+      - V(has_one_node) returns whether the inventory has only one node that takes pods. A PodDisruptionBudget would
+        block its drain.
       - V(runtime_class) returns the RuntimeClass of pods that need a GPU.
       - V(operator_roles) returns the server roles that the GPU operator replaces.
     type: list
     elements: str
-    choices: [wanted, places, prometheus, fleet, hpa_sync_period, is_one_node, runtime_class, operator_roles]
+    choices: [wanted, places, prometheus, fleet, hpa_sync_period, has_one_node, runtime_class, operator_roles]
     required: true
 """
 
@@ -48,7 +48,7 @@ _raw:
       Prometheus requests. Its periods are in seconds, C(interval) of scrapes and rule evaluations, C(sync) of HPAs, and
       C(relist) of the adapter. C(rollout) is how many seconds to wait for one pod on each node.
     - V(hpa_sync_period) is a number of seconds.
-    - V(is_one_node) is a boolean.
+    - V(has_one_node) is a boolean.
     - V(runtime_class) is a name, empty if NVIDIA's runtime is the default of the nodes.
     - V(operator_roles) is a list of names.
   type: list

@@ -211,7 +211,7 @@ def test_the_sample_service_under_more_than_it_can_do(tmp_path: Path) -> None:
 
 
 def test_users_are_raised_until_the_goal_is_missed(tmp_path: Path, server: str) -> None:
-    """Who is served waits 0.3 s, whatever the number; a fourth at a time is rejected."""
+    """The server takes 0.3 s for each request, and rejects a fourth one at a time."""
     plan = sweep_plan({"url": f"{server}/three", "timeout_s": 5, "most_users": 100}, {}, settle_s=0.5, level_s=1)
     figures, log = locust(tmp_path, plan)
     levels = figures["levels"]

@@ -58,12 +58,23 @@ def test_states_of_pods_are_scraped_more_often_where_keda_decides() -> None:
     assert states(gpu_autoscaling_autoscalers=[{"target": {"name": "chat"}, "backend": "keda"}]) == each_4_s
 
 
-@pytest.mark.parametrize(("nodes", "has_budgets"), [(0, True), (1, False), (2, True)])
-def test_no_budget_blocks_the_drain_of_the_only_node(nodes: int, has_budgets: bool) -> None:
-    """A cluster of an inventory without kube_node has nodes that nobody counted."""
+@pytest.mark.parametrize(
+    ("nodes", "fleet", "has_budgets"),
+    [
+        (0, {}, True),
+        (0, {"nodes": 1}, True),
+        (1, {}, False),
+        (1, {"nodes": "1"}, False),
+        (1, {"nodes": 4}, True),
+        (2, {}, True),
+    ],
+)
+def test_no_budget_blocks_the_drain_of_the_only_node(nodes: int, fleet: dict[str, Any], has_budgets: bool) -> None:
+    """An inventory without kube_node does not list all nodes, nor does one whose fleet has more."""
     for role in ("prometheus_adapter", "metrics_server"):
-        assert values(role, nodes=nodes)[f"__{role}_values.podDisruptionBudget.enabled"] is has_budgets
-    budgets = values("keda", nodes=nodes)["__keda_values.podDisruptionBudget"]
+        enabled = values(role, nodes=nodes, kubegpu_fleet=fleet)[f"__{role}_values.podDisruptionBudget.enabled"]
+        assert enabled is has_budgets
+    budgets = values("keda", nodes=nodes, kubegpu_fleet=fleet)["__keda_values.podDisruptionBudget"]
     one_less = {"maxUnavailable": 1}
     assert budgets == ({"operator": one_less, "metricServer": one_less} if has_budgets else {})
 

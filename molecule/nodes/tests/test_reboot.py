@@ -1,4 +1,4 @@
-"""A reboot that is due on a node. In a file after those whose tests look at what the roles left in /run."""
+"""A pending reboot of a node. Runs after the tests that check files in /run, because a reboot empties it."""
 
 from __future__ import annotations
 

@@ -108,12 +108,13 @@ def runtime_class(values: Values) -> str:
     return RUNTIME_CLASS if creates else ""
 
 
-def is_one_node(values: Values) -> bool:
-    """Whether one node of the inventory takes pods.
+def has_one_node(values: Values) -> bool:
+    """Whether the inventory lists only one node that takes pods, and its fleet has no other.
 
-    A PodDisruptionBudget would block each drain of it: no other node runs the replica that it waits for.
+    A PodDisruptionBudget would block the drain of that node, because no other node can run the evicted replica.
     """
-    return len((values.get(GROUPS) or {}).get("kube_node") or []) == 1
+    listed = (values.get(GROUPS) or {}).get("kube_node") or []
+    return len(listed) == 1 and str((values.get(FLEET) or {}).get("nodes", 1)) == "1"
 
 
 def operator_roles(values: Values) -> list[str]:
@@ -150,7 +151,7 @@ PARTS: Mapping[str, Part] = {
     "wanted": Part(_WANTED, wanted.wanted),
     "places": Part((*_WANTED, CLUSTER), places),
     "prometheus": Part((*_WANTED, *_FLEET, CLUSTER, PROMETHEUS), prometheus),
-    "is_one_node": Part((GROUPS,), is_one_node),
+    "has_one_node": Part((GROUPS, FLEET), has_one_node),
     "runtime_class": Part((*_WANTED, CLUSTER), runtime_class),
     "operator_roles": Part((*_WANTED, OPERATOR_DRIVER), operator_roles),
 }
