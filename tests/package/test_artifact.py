@@ -22,7 +22,7 @@ PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if not path.name.startswith("_"))
 # What begins with one of these stays in the checkout.
 OF_THE_CHECKOUT = re.compile(
-    r"(?:changelogs/fragments|inventories/lab|lab|molecule|tests|tools|\.ci|\.github|LICENSES)/|\.[^/]*$|requirements-"
+    r"(?:changelogs/fragments|docs/benchmarks|docs/real-gpus|inventories/lab|lab|molecule|tests|tools|\.ci|\.github|LICENSES)/|\.[^/]*$|requirements-"
     r"|(?:CONTRIBUTING\.md|Makefile|REUSE\.toml|ansible\.cfg|galaxy\.yml|mkdocs\.yml|pyproject\.toml)$"
 )
 # The lab's is made by the lab.
