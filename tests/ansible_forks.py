@@ -11,6 +11,7 @@ import atexit
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -121,6 +122,7 @@ def _load_plugins() -> None:
 
 def _serve() -> None:
     # Reads its settings from the folder and the environment that this process was started with.
+    from ansible import constants
     from ansible.cli.playbook import main
 
     _load_plugins()
@@ -139,11 +141,14 @@ def _serve() -> None:
             os.environ.update(environment)
             tempfile.tempdir = None  # TMPDIR may be another
             random.seed()
+            of_runs = Path(constants.DEFAULT_LOCAL_TMP).parent
+            constants.DEFAULT_LOCAL_TMP = tempfile.mkdtemp(prefix=f"ansible-local-{os.getpid()}", dir=of_runs)
             sys.argv = argv
             main()
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else 1
         finally:
+            shutil.rmtree(constants.DEFAULT_LOCAL_TMP, ignore_errors=True)
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)  # what is removed at the end belongs to all

@@ -38,6 +38,9 @@ options:
       - JSON file that maps O(path) to the name of the context while O(path) has entries of other clusters. Its folder
         is created, with a C(.gitignore).
     type: path
+  run_copy:
+    description: The run's copy of O(path), which is removed after a change of O(path). The next task makes another one.
+    type: path
   state:
     description:
       - V(present) merges the cluster.
@@ -121,6 +124,7 @@ ARGUMENTS: dict[str, Any] = {
     "content": {"type": "str", "required": True, "no_log": True},
     "context": {"type": "str", "default": ""},
     "record": {"type": "path"},
+    "run_copy": {"type": "path"},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
 }
 MODE = 0o600
@@ -162,6 +166,8 @@ def change(module: AnsibleModule) -> dict[str, Any]:
         if is_changed and has_others(before, access):
             result["backup_file"] = module.backup_local(str(path))
         _put(path, "" if after.is_empty else written(after) if is_changed else text, given)
+        if module.params["run_copy"]:
+            Path(module.params["run_copy"]).unlink(missing_ok=True)
     wanted = {file: name for file, name in contexts.items() if file != str(path)} | remembered
     if is_recorded := wanted != contexts and bool(module.params["record"]):
         _remember(module, wanted)

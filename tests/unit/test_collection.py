@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -87,18 +86,6 @@ def mappings(node: Any) -> Iterator[dict[str, Any]]:
         yield from mappings(inner)
 
 
-def test_who_names_a_kubeconfig_names_the_context() -> None:
-    """A kubeconfig with several clusters: its current context may be another than the one that is meant."""
-    asked = [
-        (str(file.relative_to(ROOT)), found)
-        for file in TASKS
-        for found in mappings(_tasks(file))
-        if "kubeconfig" in found
-    ]
-    assert len(asked) > 10  # the others have it by module_defaults: see test_cluster_access.py
-    assert [file for file, arguments in asked if "context" not in arguments] == []
-
-
 def test_chart_values_are_not_in_the_controllers_journal() -> None:
     """Ansible's modules write their arguments there, and values of a user may hold passwords."""
     tasks = [
@@ -109,18 +96,6 @@ def test_chart_values_are_not_in_the_controllers_journal() -> None:
     ]
     assert len(tasks) == 2
     assert [file for file, task in tasks if not task.get("vars", {}).get("ansible_no_target_syslog")] == []
-
-
-def test_a_kubeconfig_below_home_is_found() -> None:
-    """The pages write ~/.kube/config, and Ansible's test `file` takes that by the letter."""
-    asked = [
-        (str(path.relative_to(ROOT)), line)
-        for path in ROOT.glob("roles/*/**/*.yml")
-        for line in path.read_text().splitlines()
-        if re.search(r"kubegpu_kubeconfig\b[^:}]*\bis (not )?(file|directory)\b", line)
-    ]
-    assert len(asked) > 7
-    assert [line for line in asked if "kubegpu_kubeconfig | expanduser" not in line[1]] == []
 
 
 def test_what_is_delegated_to_the_controller_runs_by_its_python() -> None:

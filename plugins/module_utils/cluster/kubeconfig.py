@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import HopError, enumeration
-from ..formats.kubeconfig import REPLACE, Kubeconfig
+from ..formats.kubeconfig import Kubeconfig, missing_user, several_contexts
 from ..hops import Hop
 
 _DEFAULT = "~/.kube/config"
@@ -46,8 +46,15 @@ class ExecPlugin:
 
 
 def read_kubeconfig(given: str) -> Kubeconfig:
-    """Raises: HopError with the path if the file is missing, unreadable or not a kubeconfig."""
-    path = _path(given)
+    """Raises: HopError with the path if the file is missing or not a kubeconfig, or why a run has no copy."""
+    config = _read(given)
+    if "seen" in config.copied:
+        raise HopError(Hop.API_SERVER, config.copied["seen"], config.copied["fix"])
+    return config
+
+
+def _read(given: str) -> Kubeconfig:
+    path = path_of(given)
     if not path.is_file():
         several = os.pathsep in given
         fix = (
@@ -85,17 +92,18 @@ def check_kubeconfig(auth: Mapping[str, Any]) -> None:
                 fix=f"set kubegpu_context, or context of the module, to one of {enumeration(sorted(config.contexts))}",
             )
         if (user := config.contexts[name].get("user")) and user not in config.users:
-            raise HopError(
-                Hop.API_SERVER,
-                seen=f"context {name} of {given} names the user {user}, which the file does not have",
-                fix=REPLACE,
-            )
+            raise missing_user(name, user, given)
 
 
 def names_no_file(params: Mapping[str, Any]) -> bool:
     """Whether the options refer to a missing kubeconfig, and to no other login."""
     given = params.get("kubeconfig")
-    return not params.get("host") and not isinstance(given, dict) and not _path(given or _DEFAULT).is_file()
+    if params.get("host") or isinstance(given, dict):
+        return False
+    try:
+        return bool(_read(given or _DEFAULT).copied.get("is_missing"))
+    except HopError:
+        return not path_of(given or _DEFAULT).is_file()
 
 
 def place_of(params: Mapping[str, Any]) -> tuple[str, str]:
@@ -106,14 +114,10 @@ def place_of(params: Mapping[str, Any]) -> tuple[str, str]:
     given = params["kubeconfig"]
     if params["host"] or isinstance(given, dict):
         return params["context"] or "", params["host"] or ""
-    path = str(_path(given or _DEFAULT))
+    path = str(path_of(given or _DEFAULT))
     config = read_kubeconfig(path)
     if not params["context"] and len(config.contexts) > 1:
-        raise HopError(
-            Hop.API_SERVER,
-            seen=f"{path} has {len(config.contexts)} contexts: {enumeration(sorted(config.contexts))}",
-            fix="set kubegpu_context in the inventory, or context of a module",
-        )
+        raise several_contexts(config, path)
     return config.context(params["context"] or "", path)
 
 
@@ -135,7 +139,7 @@ def exec_plugin(params: Mapping[str, Any]) -> ExecPlugin | None:
     if not found.get("command"):
         return None
     given = _given(params)
-    path = "the kubeconfig" if isinstance(given, dict) else str(_path(given))
+    path = "the kubeconfig" if isinstance(given, dict) else config.copied.get("source") or str(path_of(given))
     return ExecPlugin(found["command"], path, found.get("installHint") or "")
 
 
@@ -158,6 +162,6 @@ def _context_of(params: Mapping[str, Any], config: Kubeconfig) -> str:
     return params.get("context") or os.environ.get("K8S_AUTH_CONTEXT") or config.current
 
 
-def _path(given: str) -> Path:
+def path_of(given: str) -> Path:
     """As Ansible reads an option of type path."""
     return Path(os.path.expandvars(given)).expanduser()

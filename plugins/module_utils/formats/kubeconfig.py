@@ -1,9 +1,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Adds one cluster to a kubeconfig, and removes it. All other entries stay as they are."""
+"""Adds one cluster to a kubeconfig, removes it, and copies one context. All other entries stay as they are."""
 
 from __future__ import annotations
 
 import base64
+import posixpath
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -21,6 +22,10 @@ REPLACE = "download the kubeconfig again, or use another context"
 # Sections, and the field of their entries beside the name.
 SECTIONS = {"clusters": "cluster", "contexts": "context", "users": "user"}
 AUTHORITY = "certificate-authority-data"
+# Extension of a run's own copy. It has the source, and the error if no copy could be made.
+EXTENSION = "kubegpu.autoscale"
+# Fields with paths, which are relative to the folder of the file.
+_PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 # Other fields of a cluster for trust, which must not be beside the authority.
 _OTHER_TRUST = ("certificate-authority", "insecure-skip-tls-verify")
 
@@ -58,6 +63,12 @@ class Kubeconfig:
     @property
     def current(self) -> str:
         return str(self.document.get("current-context") or "")
+
+    @property
+    def copied(self) -> Mapping[str, Any]:
+        """What a run's own copy says about itself; empty for another file."""
+        named = [entry for entry in self.document.get("extensions") or [] if isinstance(entry, Mapping)]
+        return next((entry.get("extension") or {} for entry in named if entry.get("name") == EXTENSION), {})
 
     def context(self, wanted: str, path: str) -> tuple[str, str]:
         """Name of a context and address of its API server: of the wanted one, or else the current one.
@@ -164,6 +175,63 @@ def removed(config: Kubeconfig, access: Access, path: str) -> Kubeconfig:
     if config.current in contexts:
         document["current-context"] = ""
     return Kubeconfig.of(document, path)
+
+
+def alone(config: Kubeconfig, wanted: str, path: str) -> dict[str, Any]:
+    """The document with one context, its cluster and its user, and absolute paths.
+
+    wanted: name of the context; empty for the only one. path: absolute path of the file.
+    Raises: HopError if several contexts exist and none is wanted, or if an entry is missing.
+    """
+    if not wanted and len(config.contexts) > 1:
+        raise several_contexts(config, path)
+    name, _server = config.context(wanted or next(iter(config.contexts), ""), path)
+    context = config.contexts[name]
+    cluster, user = context["cluster"], context.get("user")
+    if user and user not in config.users:
+        raise missing_user(name, user, path)
+    folder = posixpath.dirname(path)
+    sections = {"clusters": {cluster: config.clusters[cluster]}, "contexts": {name: context}}
+    sections["users"] = {user: config.users[user]} if user else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name,
+        "extensions": [{"name": EXTENSION, "extension": {"source": path}}],
+        **{
+            section: [{"name": key, SECTIONS[section]: _placed(entry, folder)} for key, entry in entries.items()]
+            for section, entries in sections.items()
+        },
+    }
+
+
+def refusal(source: str, error: HopError, *, is_missing: bool) -> dict[str, Any]:
+    """In place of a copy: a document without contexts that has the reason."""
+    reason = {"source": source, "seen": error.seen, "fix": error.fix, "is_missing": is_missing}
+    return {"apiVersion": "v1", "kind": "Config", "extensions": [{"name": EXTENSION, "extension": reason}]}
+
+
+def several_contexts(config: Kubeconfig, path: str) -> HopError:
+    names = enumeration(sorted(config.contexts))
+    return HopError(
+        Hop.API_SERVER,
+        seen=f"{path} has {len(config.contexts)} contexts: {names}. Nothing was changed.",
+        fix="set kubegpu_context in the inventory, or context of a module",
+    )
+
+
+def missing_user(context: str, user: str, path: str) -> HopError:
+    seen = f"context {context} of {path} names the user {user}, which the file does not have"
+    return HopError(Hop.API_SERVER, seen=seen, fix=REPLACE)
+
+
+def _placed(entry: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """With absolute paths. A program without a slash is searched in the PATH."""
+    placed: dict[str, Any] = {key: posixpath.join(folder, entry[key]) for key in _PATHS if entry.get(key)}
+    program = entry.get("exec") or {}
+    if "/" in str(program.get("command") or ""):
+        placed["exec"] = {**program, "command": posixpath.join(folder, program["command"])}
+    return {**entry, **placed}
 
 
 def has_others(config: Kubeconfig, access: Access) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.kubegpu.autoscale.plugins.filter.kubeconfig_cluster import kubeconfig_cluster
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig import place_of
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from ansible_collections.kubegpu.autoscale.plugins.modules import gpu_autoscaler_info, gpu_cluster_info
@@ -112,22 +111,6 @@ def test_a_kubeconfig_as_a_mapping_is_a_secret(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit), patch_module_args({**given, "autoscalers": [{"name": "chat"}]}):
         gpu_autoscaler_info.main()
     assert "THE-ONLY-TOKEN" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("text", "context", "shown"),
-    [
-        (json.dumps(production()), "", "production at https://eks.example"),
-        ("a: b: SECRET", "", "(none: {path} is not YAML: line 1: mapping values are not allowed here)"),
-        ("", "", "(none: {path} is empty)"),
-        (json.dumps(production()), "gone", "(none: {path} has no context gone)"),
-    ],
-)
-def test_the_cluster_that_a_person_is_asked_about(tmp_path: Path, text: str, context: str, shown: str) -> None:
-    path = tmp_path / "config"
-    path.write_text(text)
-    assert kubeconfig_cluster(str(path), context) == shown.format(path=path)
-    assert kubeconfig_cluster(str(tmp_path / "none")) == f"(none: there is no file {tmp_path}/none)"
 
 
 def test_several_files_in_one_variable_are_refused(tmp_path: Path) -> None:

@@ -1,0 +1,111 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The kubeconfig of one run: a private copy with one context, made once. Nothing else of the run reads the user's file.
+
+It lies in the folder that ansible-playbook creates for each run, with mode 0700, and removes at its end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from ..errors import HopError
+from ..formats.kubeconfig import alone, refusal
+from ..formats.yaml import to_yaml
+from ..hops import Hop
+from .kubeconfig import path_of, read_kubeconfig
+
+# Programs that read one of these would look for a context that the copy does not have.
+_CONTEXT_VARIABLES = ("K8S_AUTH_CONTEXT", "HELM_KUBECONTEXT")
+# The folder of a run is `ansible-local-` with the PID of ansible-playbook and eight more characters.
+_RUN = "ansible-local-"
+_RUN_RANDOM = 8
+
+
+@dataclass(frozen=True)
+class RunKubeconfig:
+    """path: the copy. If none could be made, a file that has the reason, which each module reports.
+
+    exists: whether the user has a file, even one that cannot be used.
+    """
+
+    path: str
+    exists: bool
+
+
+def run_kubeconfig(given: str, context: str, folder: Path) -> RunKubeconfig:
+    """The copy of this context. It is made by the first caller, and not changed by others.
+
+    given: the user's file. context: as in the inventory; empty for the only one. folder: that of the run.
+    """
+    source = Path(os.path.abspath(path_of(given)))
+    key = sha256(json.dumps([str(source), context]).encode()).hexdigest()[:16]
+    copy = folder / f"kubegpu-{os.uname().nodename}-{key}"
+    if not copy.is_file():
+        try:
+            _create(copy, _chosen(given, source, context))
+        except HopError as err:
+            reason = copy.with_name(f"{copy.name}-refused")
+            is_missing = not source.is_file()
+            _replace(reason, refusal(str(source), err, is_missing=is_missing))
+            return RunKubeconfig(str(reason), not is_missing)
+        _remove_leftovers(copy)
+    return RunKubeconfig(str(copy), exists=True)
+
+
+def _chosen(given: str, source: Path, context: str) -> dict[str, Any]:
+    document = alone(read_kubeconfig(given), context, str(source))
+    for name in _CONTEXT_VARIABLES:
+        if os.environ.get(name, document["current-context"]) not in ("", document["current-context"]):
+            raise HopError(
+                Hop.API_SERVER,
+                seen=f"the environment has {name}={os.environ[name]}, and the run uses context "
+                f"{document['current-context']} of {source}. Nothing was changed.",
+                fix=f"unset {name}, or set kubegpu_context to {os.environ[name]}",
+            )
+    return document
+
+
+def _create(copy: Path, document: dict[str, Any]) -> None:
+    """Write the copy, unless another process of the run was first."""
+    written = _written(copy, document)
+    try:
+        os.link(written, copy)
+    except FileExistsError:
+        pass
+    finally:
+        os.unlink(written)
+
+
+def _replace(path: Path, document: dict[str, Any]) -> None:
+    os.replace(_written(path, document), path)
+
+
+def _written(path: Path, document: dict[str, Any]) -> str:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # its mode is 0600
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(to_yaml([document]))
+    return name
+
+
+def _remove_leftovers(copy: Path) -> None:
+    """Remove the copies of runs that were killed on this machine."""
+    prefix = copy.name.rpartition("-")[0]
+    for left in copy.parent.parent.glob(f"{_RUN}*/*{prefix}-*"):
+        if not _is_alive(left.parent.name[len(_RUN) : -_RUN_RANDOM]):
+            left.unlink(missing_ok=True)
+
+
+def _is_alive(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except (ValueError, OSError):  # another name, or the process of another user
+        return True
+    return True
