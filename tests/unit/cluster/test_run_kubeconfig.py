@@ -77,11 +77,12 @@ def test_no_change_of_the_file_reaches_the_run(tmp_path: Path, folder: Path, cha
 
 
 def test_several_processes_use_the_copy_of_the_first(tmp_path: Path, folder: Path) -> None:
+    given = str(tmp_path / "config")
+
     def run(number: int) -> str:
-        files = [production(), admin()]
-        given = written(tmp_path / "config", files[number % 2])
-        path = run_kubeconfig(given, "", folder).path
-        return Path(path).read_text()
+        made = written(tmp_path / f"config-{number}", [production(), admin()][number % 2])
+        os.replace(made, given)  # as kubectl does: a reader sees the old file or the new one
+        return Path(run_kubeconfig(given, "", folder).path).read_text()
 
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(run, range(64)))) == 1
