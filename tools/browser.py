@@ -28,7 +28,6 @@ from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 
 install()
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.hours import hours_page
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.html import html
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.loadtest import loadtest_page
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.plan import plan_page
@@ -37,7 +36,6 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.target im
 from doctor_reports import REPORTS
 from load_runs import a_run
 from target_sweep import a_search
-from test_hours_report import SAMPLE as HOURS
 from test_plan_report import RESULT as PLAN
 from test_proof_report import proof
 
@@ -82,7 +80,6 @@ def reports() -> Mapping[str, str]:
         "loadtest-late": loadtest_page(a_run({0: (1, 1, 0.25), 50: (5, 1, 1.6)})),
         "target": target_page(a_search()),
         "plan": plan_page(PLAN),
-        "hours": hours_page(HOURS),
         "proof": proof_page(proof()),
     }
 

@@ -18,8 +18,6 @@ WRITTEN: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yml").read
 DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 PAGES = yaml.safe_load((ROOT / "galaxy.yml").read_text())["documentation"]
 COLUMNS = 24
-# Variables that Grafana itself has.
-OF_GRAFANA = {"__range": "1h"}
 HEIGHTS = {"stat": 4, "lights": 4}
 LIGHTS = {"0": ("well", "green"), "1": ("warning", "yellow"), "2": ("broken", "red")}
 
@@ -35,9 +33,9 @@ def dashboard(name: str) -> dict[str, Any]:
         "version": 1,
         "editable": True,
         "graphTooltip": 1,
-        "refresh": written.get("refresh", "10s"),
+        "refresh": "10s",
         "timezone": "browser",
-        "time": {"from": written.get("from", "now-1h"), "to": "now"},
+        "time": {"from": "now-1h", "to": "now"},
         "links": [
             {
                 "title": "GPUs",
@@ -113,7 +111,7 @@ def _panels(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _panel(panel: dict[str, Any], number: int, place: dict[str, int]) -> dict[str, Any]:
     kind = panel.get("type", "timeseries")
-    is_now = kind in ("stat", "lights", "table", "bargauge")
+    is_now = kind in ("stat", "lights", "table")
     return {
         "id": number,
         "type": "stat" if kind == "lights" else kind,
@@ -133,27 +131,9 @@ def _panel(panel: dict[str, Any], number: int, place: dict[str, int]) -> dict[st
             }
             for index, (legend, query) in enumerate(panel["queries"].items())
         ],
-        "fieldConfig": {"defaults": {"unit": panel["unit"], **_light(kind)}, "overrides": _column_units(panel)},
+        "fieldConfig": {"defaults": {"unit": panel["unit"], **_light(kind)}, "overrides": []},
         "options": _options(kind),
-        **({"transformations": _columns(panel)} if "columns" in panel else {}),
     }
-
-
-def _column_units(panel: dict[str, Any]) -> list[dict[str, Any]]:
-    """A table's columns have units of their own."""
-    return [
-        {"matcher": {"id": "byName", "options": name}, "properties": [{"id": "unit", "value": unit}]}
-        for name, unit in panel.get("columns", {}).items()
-    ]
-
-
-def _columns(panel: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row by labels, a column for each query, called as the query."""
-    names = {f"Value #{chr(ord('A') + index)}": name for index, name in enumerate(panel["queries"])}
-    return [
-        {"id": "merge", "options": {}},
-        {"id": "organize", "options": {"excludeByName": {"Time": True}, "indexByName": {}, "renameByName": names}},
-    ]
 
 
 def _light(kind: str) -> dict[str, Any]:
@@ -187,13 +167,6 @@ def _options(kind: str) -> dict[str, Any]:
             "mergeValues": True,
             "showValue": "never",
             "rowHeight": 0.9,
-        },
-        "bargauge": {
-            **now,
-            "orientation": "horizontal",
-            "displayMode": "basic",
-            "valueMode": "text",
-            "showUnfilled": True,
         },
         "table": {"showHeader": True, "cellHeight": "sm", "frameIndex": 0},
     }[kind]

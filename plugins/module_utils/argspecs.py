@@ -167,11 +167,6 @@ PLAN: ArgSpec = {
     "overload_minutes": {"type": "float", "default": 15},
 }
 
-HOURS: ArgSpec = {
-    "weeks": {"type": "int", "default": 4},
-    "namespaces": {"type": "list", "elements": "str", "default": []},
-}
-
 WATCH: ArgSpec = {
     "namespace": {"type": "str", "required": True},
     "name": {"type": "str", "required": True},

@@ -13,7 +13,7 @@ from playbook import changed, local, run_playbook
 from workloads import Workloads
 
 PLAY = local({"ansible.builtin.import_role": {"name": "kubegpu.autoscale.gpu_alerts"}})
-NAMES = [f"kubegpu-alerts-{name}" for name in ("autoscalers", "chain", "gpus", "hours", "records", "servers")]
+NAMES = [f"kubegpu-alerts-{name}" for name in ("autoscalers", "chain", "gpus", "records", "servers")]
 PLACE = ("monitoring.coreos.com", "v1", "monitoring", "prometheusrules")
 
 
@@ -47,7 +47,6 @@ def test_present_and_absent_each_change_once(play: Callable[..., str], kube: cli
     assert sorted(found) == NAMES
     assert found[NAMES[0]]["metadata"]["labels"]["release"] == "kube-prometheus-stack"
     assert "{{ $labels.node }}" in str(found["kubegpu-alerts-chain"])
-    assert found["kubegpu-alerts-hours"]["spec"]["groups"][0]["interval"] == "1m"
     assert changed(play()) == 0
     assert changed(play(gpu_alerts_state="absent")) == 1
     assert alerts(kube) == {}

@@ -38,7 +38,7 @@ def test_dashboards_come_change_and_go(play: Callable[..., str], kube: client.Ap
     assert dashboards(kube) == {}
     assert changed(play(role, **options)) == 1
     found = dashboards(kube)
-    assert sorted(found) == [f"kubegpu-dashboard-{name}" for name in ("chain", "fleet", "hours", "node", "workload")]
+    assert sorted(found) == [f"kubegpu-dashboard-{name}" for name in ("chain", "fleet", "node", "workload")]
     assert json.loads(found["kubegpu-dashboard-node"].data["kubegpu-node.json"])["title"] == "GPUs / Node"
     assert changed(play(role, **options)) == 0
 

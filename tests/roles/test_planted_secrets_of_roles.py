@@ -29,7 +29,7 @@ CHARTS = [
 # Values that a user writes freely, by what is done with them. A new option has to be named here.
 OF_CHARTS = {f"{role}_values" for role in CHARTS} | {"kubernetes_cni_values"}  # module chart_release
 OF_MODULES = {
-    *(f"{role}_prometheus" for role in ("gpu_autoscaling", "gpu_doctor", "gpu_hours", "gpu_loadtest", "gpu_proof")),
+    *(f"{role}_prometheus" for role in ("gpu_autoscaling", "gpu_doctor", "gpu_loadtest", "gpu_proof")),
     *("gpu_autoscaling_autoscalers", "gpu_loadtest_headers"),
 }
 OF_KUBERNETES = (

@@ -23,7 +23,7 @@ def test_text_of_a_command_line_has_the_type_of_the_option() -> None:
 
 def test_other_variables_are_left_out_and_templates_are_rendered() -> None:
     image = trust_as_template("{{ registry }}/python")
-    found = options("gpu_workload", gpu_workload_image=image, registry="mirror", __gpu_workload_seen={}, gpu_hours_x=1)
+    found = options("gpu_workload", gpu_workload_image=image, registry="mirror", __gpu_workload_seen={}, gpu_doctor_x=1)
     assert found == {"image": "mirror/python"}
 
 

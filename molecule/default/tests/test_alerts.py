@@ -21,14 +21,13 @@ RULES = [
     for group in yaml.safe_load(path.read_text())["groups"]
     for rule in group["rules"]
 ]
-# The lab's GPUs have no sensor of their memory, no ECC, no counter of violations, and no MIG.
+# The lab's GPUs have no sensor of their memory, no ECC, and no counter of violations.
 NOT_IN_LAB = {
     "gpu:memory_temperature:celsius",
     "gpu:ecc_uncorrectable:total",
     "gpu:remapped_rows_uncorrectable:total",
     "gpu:row_remap_failure:bool",
     "gpu:thermal_violation:total",
-    "node_resource:mig_slices:count",
 }
 # Twice as long as an alert of faults looks back, GpuRuleFails for one.
 CALM_S = 240

@@ -54,7 +54,7 @@ def test_a_name_is_a_field_or_not(name: str, expected: bool) -> None:
     assert is_field(name) is reads_fields(f"sum({name})") is expected
 
 
-@pytest.mark.parametrize("name", ["chain", "hours", "records"])
+@pytest.mark.parametrize("name", ["chain", "records"])
 def test_rules_of_alerts_and_dashboards_read_each_field_by_both_names(name: str) -> None:
     text = (ROOT / "roles" / "gpu_alerts" / "files" / f"{name}.yml").read_text()
     selected = re.findall(rf"\b{ANY_FIELD}\b(?:{{[^}}]*}})?", text)

@@ -9,10 +9,10 @@ from ansible_collections.kubegpu.autoscale.plugins.filter.dashboard_objects impo
 
 HOT = {"alert": "GpuHot", "expr": "temperature > 90", "labels": {"severity": "warning"}}
 LOST = {"alert": "GpuLost", "expr": "absent(gpus)", "labels": {"severity": "error", "team": "ops"}}
-HOURS = {"record": "gpu:hours", "expr": "sum(gpus)"}
+HELD = {"record": "gpus:held", "expr": "sum(gpus)"}
 FILES = {
-    "gpus": {"groups": [{"name": "heat", "rules": [HOT]}, {"name": "all", "interval": "1m", "rules": [LOST, HOURS]}]},
-    "hours": {"groups": [{"name": "hours", "rules": [HOURS]}]},
+    "gpus": {"groups": [{"name": "heat", "rules": [HOT]}, {"name": "all", "interval": "1m", "rules": [LOST, HELD]}]},
+    "records": {"groups": [{"name": "records", "rules": [HELD]}]},
 }
 METADATA = {"namespace": "monitoring", "labels": {"release": "stack"}}
 
@@ -23,10 +23,10 @@ def made(**options: Any) -> dict[str, Any]:
 
 
 def test_each_file_is_a_rule_object() -> None:
-    gpus, hours = made()["objects"]
+    gpus, records = made()["objects"]
     assert gpus["metadata"] == {"name": "kubegpu-alerts-gpus", **METADATA}
     assert gpus["spec"] == FILES["gpus"]
-    assert (hours["metadata"]["name"], hours["spec"]) == ("kubegpu-alerts-hours", FILES["hours"])
+    assert (records["metadata"]["name"], records["spec"]) == ("kubegpu-alerts-records", FILES["records"])
 
 
 def test_an_alert_that_is_disabled_is_left_out_with_a_group_that_is_empty_without_it() -> None:
@@ -36,7 +36,7 @@ def test_an_alert_that_is_disabled_is_left_out_with_a_group_that_is_empty_withou
 def test_labels_of_the_inventory_go_to_alerts_alone_and_win() -> None:
     [heat, rest] = made(labels={"team": "ml"})["objects"][0]["spec"]["groups"]
     assert heat["rules"] == [{**HOT, "labels": {"severity": "warning", "team": "ml"}}]
-    assert rest["rules"] == [{**LOST, "labels": {"severity": "error", "team": "ml"}}, HOURS]
+    assert rest["rules"] == [{**LOST, "labels": {"severity": "error", "team": "ml"}}, HELD]
 
 
 def test_a_disabled_alert_that_does_not_exist_is_an_error() -> None:
