@@ -99,7 +99,7 @@ lab-unpack: ## fill the cache and .venv from packed files (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-triton test-models test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-docker test-fleet test-existing browser bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-triton test-models test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-fleet test-existing browser bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## run everything that CI runs: lint, unit, integration, gates and molecule, in three parallel lanes
 	@$(BIN)/python tools/lanes.py
 
@@ -219,10 +219,6 @@ test-flux: lab-env test-env programs ## Flux' source- and kustomize-controller o
 test-keda: lab-env test-env programs ## KEDA itself beside the adapter: decisions, outages, the switch under load, zero (compiles it first, then an hour)
 	@$(LAB_CLI) program keda
 	@KEDA=1 $(PYTEST) -s $(if $(filter tests/%,$(ARGS)),,tests/integration/test_keda*.py) $(ARGS)
-
-test-docker: lab-env test-env programs ## test Docker beside containerd and a cluster: GPUs in its containers, pods during changes, and its removal (compiles it first)
-	@LAB_DOCKER=1 $(LAB_CLI) --size one build
-	@$(call molecule,docker) $(ARGS)
 
 test-existing: lab-env test-env programs ## test existing clusters, created with only kubeadm and helm: detection, adoption, a load step, and a removal that changes nothing else
 	@$(call molecule,existing) $(ARGS)

@@ -180,7 +180,7 @@ def system(args: argparse.Namespace) -> str:
 def graph(args: argparse.Namespace) -> Graph:
     from lab.graph import Graph
 
-    return Graph(large=args.size in LARGE, system=system(args), driver=args.driver, docker=args.docker)
+    return Graph(large=args.size in LARGE, system=system(args), driver=args.driver)
 
 
 def machine() -> dict[str, bool]:
@@ -261,7 +261,6 @@ def up(args: argparse.Namespace) -> None:
         "LAB_SYSTEM": system(args),
         "LAB_INVENTORY": str(args.inventory),
         "LAB_DRIVER": "1" if args.driver else "",
-        "LAB_DOCKER": "1" if args.docker else "",
     }
     quiet = {"ANSIBLE_DISPLAY_OK_HOSTS": "false", "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false"}
     playbook = [Path(sys.prefix) / "bin" / "ansible-playbook", NODES / "create.yml"]
@@ -361,12 +360,6 @@ def main() -> None:
         action="store_true",
         default=bool(os.environ.get("LAB_DRIVER")),
         help="have Debian's own NVIDIA driver in the mirror (LAB_DRIVER=1)",
-    )
-    parser.add_argument(
-        "--docker",
-        action="store_true",
-        default=bool(os.environ.get("LAB_DOCKER")),
-        help="have Docker's packages in the mirror, whose programs are compiled the first time (LAB_DOCKER=1)",
     )
     parser.add_argument(
         "--gpu",

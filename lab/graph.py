@@ -46,13 +46,10 @@ def gpu() -> Artifact:
 class Graph:
     """Inputs of a lab."""
 
-    def __init__(
-        self, *, large: bool = False, system: str = systems.DEFAULT, driver: bool = False, docker: bool = False
-    ) -> None:
+    def __init__(self, *, large: bool = False, system: str = systems.DEFAULT, driver: bool = False) -> None:
         """`large` adds what only a lab with several control planes needs: the older Kubernetes and a load balancer.
 
-        `system` is what the servers run, one of systems.yml beside this page; `driver` adds Debian's own NVIDIA driver,
-        `docker` Docker's packages.
+        `system` is what the servers run, one of systems.yml beside this page; `driver` adds Debian's own NVIDIA driver.
         """
         programs = program_groups()
         self.nvidia = programs["nvidia"]
@@ -70,9 +67,6 @@ class Graph:
             "toolkit-units": packages.toolkit_units(),
             **{f"programs-{name}": group for name, group in programs.items()},
         }
-        if docker:
-            asked = program_groups("added.yml")["docker"]
-            contents[asked.name] = asked
         crds = charts.operator_crds(self.programs)
         self.apt = self._apt("apt", contents, systems.DEFAULT)
         if system != systems.DEFAULT:

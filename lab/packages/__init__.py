@@ -115,7 +115,7 @@ def _add_repository(
     pool = out / repository.path / _place(repository.suite)
     pool.mkdir(parents=True, exist_ok=True)
     for package in carried():
-        if package.repository == repository.name and recipes()[package.name].get("asked") in (None, *contents):
+        if package.repository == repository.name:
             row = _of_release(recipes()[package.name], package.upstream)
             start = [unit for unit, state in package.units.items() if state == "enabled"]
             fields = _fields(package, row)
@@ -212,8 +212,6 @@ def _make_package(
     for path, target in row.get("links", {}).items():
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).symlink_to(target)
-    for folder in row.get("folders", []):
-        (tree / folder).mkdir(parents=True)
     if "conffiles" in row:
         _write(tree / "DEBIAN" / "conffiles", "".join(f"{path}\n" for path in row["conffiles"]))
     has_units = any((tree / folder / "systemd" / "system").is_dir() for folder in ("lib", "usr/lib"))

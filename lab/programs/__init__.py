@@ -78,7 +78,6 @@ def _group(
     expected: int,
     programs: dict[str, str],
     ldflags: str = "",
-    gcflags: str = "",
     tags: Sequence[str] = (),
     versions: Mapping[str, str] | None = None,
     overlay: Mapping[str, Mapping[str, str]] | None = None,
@@ -90,7 +89,6 @@ def _group(
     source = HERE / (folder or name)
     flags = NVML_FLAGS if cgo else f"-s -w {ldflags or _kubernetes_flags(names()['kubernetes'])}"
     own = (
-        *((f"-gcflags={gcflags}",) if gcflags else ()),
         *((f"-tags={','.join([*TAGS, *tags])}",) if tags else ()),
         f"-ldflags={flags}",
         # The last one whose package fits is taken.

@@ -15,12 +15,6 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.apt_plan i
     apt_plan,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd_plan import CONTAINERD, containerd_plan
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.docker_plan import (
-    DOCKER,
-    DOCKER_DAEMON,
-    docker_daemon_plan,
-    docker_plan,
-)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_plan import DRIVER, driver_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.drop_in_plan import DROP_IN, drop_in_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
@@ -55,8 +49,6 @@ PLANS = {
     "containerd": (CONTAINERD, containerd_plan),
     "drop_in": (DROP_IN, drop_in_plan),
     "toolkit": (TOOLKIT, toolkit_plan),
-    "docker": (DOCKER, docker_plan),
-    "docker_daemon": (DOCKER_DAEMON, docker_daemon_plan),
     "kubernetes": (KUBERNETES, kubernetes_plan),
     "reach": (REACH, reach_plan),
     "restore": (RESTORE, restore_plan),
@@ -79,7 +71,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         )
         host = Host(**{**given["host"], "clusters": tuple(given["host"]["clusters"])}, now=time.time())
         [plan] = (plan(host, given[name]) for name, (_arguments, plan) in PLANS.items() if given[name] is not None)
-        # Same effect as no_log, because files in a plan may contain a login, such as a proxy's in Docker's daemon.json.
+        # Same effect as no_log, because files in a plan may contain a login, such as a proxy's.
         # A login is not recognized in TOML, so the plan reports it.
         is_hidden = plan.get("steps", {}).get("has_secrets", False) or bool(secrets_in(plan))
         return {"changed": False, **plan, "_ansible_no_log": is_hidden}

@@ -7,29 +7,22 @@ module: container_gpus_info
 short_description: List the GPUs that a container sees
 version_added: 0.1.0
 description:
-  - Runs the node's C(nvidia-smi) in a containerd or Docker container without an image, so nothing is pulled. Its root
+  - Runs the node's C(nvidia-smi) in a containerd container without an image, so nothing is pulled. Its root
     is an empty folder with the C library that nvidia-smi is linked with. CDI adds everything else.
   - The container is always removed.
 author:
   - kubegpu (@kubegpu)
 options:
-  engine:
-    description:
-      - Engine that runs the container. Docker uses its runtime C(nvidia), and an empty image that is created for the
-        container and removed again.
-    type: str
-    choices: [containerd, docker]
-    default: containerd
   device:
     description: CDI name of the device for the container.
     type: str
     default: nvidia.com/gpu=all
   runtime:
-    description: OCI runtime for the containerd container instead of runc.
+    description: OCI runtime for the container instead of runc.
     type: path
     default: /usr/bin/nvidia-container-runtime
 requirements:
-  - containerd, or Docker with the runtime C(nvidia)
+  - containerd
   - nvidia-container-toolkit
 attributes:
   check_mode:
@@ -42,14 +35,10 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: List the GPUs that a containerd container sees
+- name: List the GPUs that a container sees
   kubegpu.autoscale.container_gpus_info:
   register: container
   failed_when: container.result.gpus | length == 0
-
-- name: List the GPUs that a Docker container sees
-  kubegpu.autoscale.container_gpus_info:
-    engine: docker
 """
 
 RETURN = r"""
@@ -67,10 +56,8 @@ result:
     output: ""
 """
 
-import io
 import re
 import shutil
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,7 +74,6 @@ CTR = ["ctr", "--namespace", "kubegpu"]
 ATTEMPTS = 3
 
 ARGUMENTS: dict[str, Any] = {
-    "engine": {"type": "str", "choices": ["containerd", "docker"], "default": "containerd"},
     "device": {"type": "str", "default": "nvidia.com/gpu=all"},
     "runtime": {"type": "path", "default": "/usr/bin/nvidia-container-runtime"},
 }
@@ -115,7 +101,7 @@ def empty_container(module: AnsibleModule) -> Iterator[Path]:
         module.run_command(["ctr", "namespaces", "remove", "kubegpu"])
 
 
-def by_containerd(module: AnsibleModule, paths: list[str]) -> tuple[int, str, str]:
+def run_nvidia_smi(module: AnsibleModule, paths: list[str]) -> tuple[int, str, str]:
     """Exit status, output and errors of nvidia-smi. paths: what it is linked with."""
     mounts = [f"--mount=type=bind,src={path},dst={path},options=rbind:ro" for path in paths]
     runtime = ["--runc-binary", module.params["runtime"], "--device", module.params["device"]]
@@ -128,36 +114,13 @@ def by_containerd(module: AnsibleModule, paths: list[str]) -> tuple[int, str, st
     return status, out, err
 
 
-def by_docker(module: AnsibleModule, paths: list[str]) -> tuple[int, str, str]:
-    """The same. Docker gives a container its devices by the runtime `nvidia`, as users ask for them."""
-    name = f"kubegpu-gpu-check:{uuid4().hex}"
-    mounts = [f"--volume={path}:{path}:ro" for path in paths]
-    runtime = ["--runtime", "nvidia", "--env", f"NVIDIA_VISIBLE_DEVICES={module.params['device']}"]
-    module.run_command(["docker", "import", "-", name], data=empty_image(), binary_data=True, check_rc=True)
-    try:
-        return module.run_command(["docker", "run", "--rm", "--network=none", *runtime, *mounts, name, SMI, "-L"])
-    finally:
-        module.run_command(["docker", "image", "rm", "--force", name])
-
-
-def empty_image() -> bytes:
-    """An archive of a root with nothing but the folder for the linker's cache."""
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as archive:
-        folder = tarfile.TarInfo("etc")
-        folder.type, folder.mode = tarfile.DIRTYPE, 0o755
-        archive.addfile(folder)
-    return content.getvalue()
-
-
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     module.no_log_values.update(masked_texts(module.params))
     if module.check_mode:
         module.exit_json(skipped=True, msg="no container is run in check mode")
     _status, linked, _errors = module.run_command(["ldd", SMI], check_rc=True)
-    run = {"containerd": by_containerd, "docker": by_docker}[module.params["engine"]]
-    rc, out, err = run(module, libraries(linked))
+    rc, out, err = run_nvidia_smi(module, libraries(linked))
     lines = out.splitlines()
     gpus = [line for line in lines if re.match("GPU [0-9]", line)]
     rest = "\n".join([err.strip(), *(line for line in lines if line not in gpus)]).strip()

@@ -47,12 +47,6 @@ options:
   toolkit:
     description: Plan NVIDIA's container toolkit, as the role C(nvidia_container_toolkit) installs it.
     type: dict
-  docker:
-    description: Plan Docker, as the role C(docker) installs it.
-    type: dict
-  docker_daemon:
-    description: Plan the runtime C(nvidia) in Docker's settings.
-    type: dict
   kubernetes:
     description: Plan Kubernetes, as the role C(kubernetes) installs it with kubeadm.
     type: dict
@@ -117,14 +111,14 @@ notices:
   elements: str
 hop:
   description: Hop of the plan in the doctor's report.
-  returned: for C(server), C(driver), C(containerd), C(toolkit), C(docker) and C(kubernetes)
+  returned: for C(server), C(driver), C(containerd), C(toolkit) and C(kubernetes)
   type: str
   sample: driver
 findings:
   description:
     - Findings about the server for the doctor's report, see M(kubegpu.autoscale.gpu_doctor).
     - They have failed checks of a role before an installation, and what is missing or does not work.
-  returned: for C(server), C(driver), C(containerd), C(toolkit), C(docker) and C(kubernetes)
+  returned: for C(server), C(driver), C(containerd), C(toolkit) and C(kubernetes)
   type: list
   elements: dict
   contains:

@@ -16,7 +16,7 @@ from ansible_forks import ansible_playbook
 from collection import ROOT
 
 CLUSTER_ROLES = ("gpu_node_labels", "nvidia_device_plugin", "gpu_operator", "gpu_mig")
-NODES = ("nvidia_driver", "containerd", "nvidia_container_toolkit", "docker", "kubernetes", "helm")
+NODES = ("nvidia_driver", "containerd", "nvidia_container_toolkit", "kubernetes", "helm")
 LOOK = [
     {"ansible.builtin.fail": {"msg": "refused as the test wants it"}, "when": "inventory_hostname in refused"},
 ]

@@ -1,4 +1,4 @@
-"""containerd, Docker and NVIDIA's container toolkit where a newer release is installed than the version file has.
+"""containerd and NVIDIA's container toolkit where a newer release is installed than the version file has.
 
 Their plans are in tests/unit/nodes.
 """
@@ -16,7 +16,6 @@ from driver_machines import node_facts
 GPU = {"gpu_facts": node_facts(1)}
 ROLES = {
     "containerd": "containerd.io",
-    "docker": "docker-ce",
     "nvidia_container_toolkit": "nvidia-container-toolkit-base",
 }
 

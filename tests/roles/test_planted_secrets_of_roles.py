@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from base64 import b64encode
 from collections.abc import Iterator
@@ -126,7 +125,6 @@ def slurped(text: str) -> dict[str, str]:
 
 
 MAIN = f'version = 3\n[plugins.x.registry.auth]\npassword = "{PLANT}"\n'
-DAEMON = {"proxies": {"https-proxy": LOGIN}}
 HOLDING: dict[str, tuple[str, dict[str, Any]]] = {
     "settings of containerd": (
         "drop_in",
@@ -135,13 +133,6 @@ HOLDING: dict[str, tuple[str, dict[str, Any]]] = {
     "an existing configuration of containerd": (
         "drop_in",
         {"config": {}, "survey": {"found": {"files": []}, "main": slurped(MAIN)}},
-    ),
-    "Docker's own settings": (
-        "docker_daemon",
-        {
-            "options": {"state": "present", "default_runtime": False, "path": "/etc/docker/daemon.json"},
-            "survey": {"file": {"exists": True}, "text": slurped(json.dumps(DAEMON))},
-        },
     ),
 }
 

@@ -1,10 +1,11 @@
-"""An existing toolkit keeps the devices of its containers. In check mode, so nothing changes here."""
+"""An existing toolkit, and one that Docker uses, keep the devices of their containers. Check mode changes nothing."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_forks import ansible_playbook
@@ -12,13 +13,28 @@ from collection import COLLECTIONS_PATH
 from driver_machines import BARE, DEBIAN, node_facts
 from own_apt import apt_paths, installed_alone
 
+# As `nvidia-ctk runtime configure --runtime=docker` writes it.
+DOCKER = {"runtimes": {"nvidia": {"args": [], "path": "nvidia-container-runtime"}}}
 
-@pytest.mark.parametrize("is_ours", [True, False])
-def test_the_devices_go_with_a_toolkit_of_ours_alone(tmp_path: Path, is_ours: bool) -> None:
+
+@pytest.mark.parametrize(
+    ("is_ours", "settings", "specification_is"),
+    [
+        (True, None, "changed"),
+        (True, {"log-driver": "journald"}, "changed"),
+        (True, DOCKER, "skipping"),
+        (False, None, "skipping"),
+    ],
+)
+def test_the_toolkit_goes_if_it_is_ours_and_docker_does_not_use_it(
+    tmp_path: Path, is_ours: bool, settings: dict[str, Any] | None, specification_is: str
+) -> None:
     specification, pin = tmp_path / "nvidia.yaml", tmp_path / "kubegpu.pin"
     specification.touch()
     if is_ours:
         pin.touch()
+    if settings:
+        (tmp_path / "daemon.json").write_text(json.dumps(settings, indent=4))
     role = {"name": "kubegpu.autoscale.nvidia_container_toolkit"}
     play = {
         "hosts": "localhost",
@@ -43,5 +59,8 @@ def test_the_devices_go_with_a_toolkit_of_ours_alone(tmp_path: Path, is_ours: bo
     )  # fmt: skip
     found = re.search(r"Remove the CDI specification\] \**\n(\w+)", done.stdout)
 
-    assert found, done.stdout + done.stderr
-    assert found[1] == ("changed" if is_ours else "skipping")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert found
+    assert found[1] == specification_is
+    assert ("Remove the repository nvidia-container-toolkit]" in done.stdout) is (settings != DOCKER)
+    assert ("The container toolkit stays on localhost" in done.stdout) is (settings == DOCKER)

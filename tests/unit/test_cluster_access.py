@@ -24,7 +24,7 @@ CORE = "kubernetes.core."
 HELM_PULL = f"{CORE}helm_pull"
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 # Roles that an include takes from a variable: those of servers, and those that a folder for GitOps has.
-SERVER_ROLES = ["containerd", "docker", "kubernetes", "nvidia_container_toolkit", "nvidia_driver"]
+SERVER_ROLES = ["containerd", "kubernetes", "nvidia_container_toolkit", "nvidia_driver"]
 LOOPS = {
     "{{ _common_roles }}": SERVER_ROLES,
     "{{ __gpu_doctor_roles }}": SERVER_ROLES,

@@ -12,7 +12,6 @@ from collection import ROOT
 TARGETS = {
     "molecule/cluster": "make test-cluster",
     "molecule/default": "make test",
-    "molecule/docker": "make test-docker",
     "molecule/driver": "make test-nodes",
     "molecule/existing": "make test-existing",
     "molecule/interrupted": "make test-nodes",

@@ -28,7 +28,6 @@ TOOLKIT = [
     "nvidia-container-toolkit-base",
 ]
 SPEC = "/var/run/cdi/nvidia.yaml"
-DAEMON = "/etc/docker/daemon.json"
 GONE = {"containerd_state": "absent", "nvidia_container_toolkit_state": "absent"}
 # What the lab says in the words of version 3, in those of version 2.
 IN_VERSION_2 = {"plugins": {"io.containerd.grpc.v1.cri": {"restrict_oom_score_adj": True}}}
@@ -38,7 +37,6 @@ version = 2
 [plugins."io.containerd.grpc.v1.cri"]
   max_container_log_line_size = 777 # theirs
 """
-DOCKERS = '{\n  "log-driver": "journald",\n  "runtimes": {\n    "kata": {\n      "path": "/opt/kata"\n    }\n  }\n}\n'
 
 
 def role(*flags: str, tags: str = "containerd,nvidia_container_toolkit", **options: Any) -> Run:
@@ -82,7 +80,7 @@ def bare(server: Server) -> Iterator[Server]:
     server.sh("mkdir -p /var/lib/containerd; find /var/lib/containerd -mindepth 1 -delete")  # may be a mount point
     yield server
     assert role(**GONE).succeeded
-    server.sh(f"rm -rf /etc/containerd {DAEMON}")
+    server.sh("rm -rf /etc/containerd")
     assert role().succeeded
 
 
@@ -386,63 +384,6 @@ def test_devices_that_went_missing_come_back(runtime: Server) -> None:
     assert "nvidia.com/gpu=7\n" in runtime.sh("nvidia-ctk cdi list 2>/dev/null")
 
 
-def test_docker_s_settings_are_merged(runtime: Server) -> None:
-    """Overwritten as a whole by NVIDIA/ansible-role-nvidia-docker."""
-    both = {"nvidia_container_toolkit_runtimes": ["containerd", "docker"]}
-    runtime.sh("mkdir -p /etc/docker")
-    write(runtime, DAEMON, DOCKERS)
-    runtime.sh(f"chmod 600 {DAEMON}")
-    try:
-        would = role("--check", tags="nvidia_container_toolkit", **both)
-        untouched = read(runtime, DAEMON)
-        done = role(tags="nvidia_container_toolkit", **both)
-        again = role(tags="nvidia_container_toolkit", **both)
-        settings, mode = json.loads(read(runtime, DAEMON)), runtime.host.file(DAEMON).mode
-        asked = role(tags="nvidia_container_toolkit", nvidia_container_toolkit_default_runtime=True, **both)
-        default = json.loads(read(runtime, DAEMON))["default-runtime"]
-        gone = role(tags="nvidia_container_toolkit", nvidia_container_toolkit_state="absent")
-        left = read(runtime, DAEMON)
-    finally:
-        runtime.sh("rm -r /etc/docker")
-
-    assert (would.changed, untouched) == (1, DOCKERS)
-    assert (done.changed, again.changed) == (1, 0)
-    ours = {"path": "/usr/bin/nvidia-container-runtime", "args": []}
-    assert settings == {"log-driver": "journald", "runtimes": {"kata": {"path": "/opt/kata"}, "nvidia": ours}}
-    assert mode == 0o600
-    assert (asked.succeeded, default) == (True, "nvidia")
-    assert (gone.succeeded, left) == (True, DOCKERS)
-
-
-@pytest.mark.parametrize(
-    ("text", "default", "reason"),
-    [
-        ('{"log-driver": }\n', False, "Expecting value"),
-        ('{"default-runtime": "kata"}\n', True, "its default-runtime is kata"),
-    ],
-)
-def test_docker_s_settings_that_cannot_be_merged_are_left_alone(
-    server: Server, text: str, default: bool, reason: str
-) -> None:
-    """Docker does not start with what is half written."""
-    server.sh("mkdir -p /etc/docker")
-    write(server, DAEMON, text)
-    try:
-        refused = role(
-            tags="nvidia_container_toolkit",
-            nvidia_container_toolkit_runtimes=["docker"],
-            nvidia_container_toolkit_default_runtime=default,
-        )
-        left = read(server, DAEMON)
-    finally:
-        server.sh("rm -r /etc/docker")
-
-    assert not refused.succeeded
-    assert f"runtime: node1 has {DAEMON}, into which" in refused.text
-    assert reason in refused.text
-    assert left == text
-
-
 def test_containerd_stays_where_docker_needs_it(runtime: Server) -> None:
     """apt would take docker-ce along, which depends on containerd.io."""
     needs = package(runtime, "docker-ce", "5:29.0-1", "Depends: containerd.io\n")
@@ -534,7 +475,7 @@ def test_absent_leaves_the_server_as_it_was(bare: Server) -> None:
     files = "find /etc /usr /opt /var/lib /run -xdev " + " ".join(f"-not -path '{path}'" for path in skipped)
     look = files + " | sort; dpkg-query --show --showformat '${Package}\\\n'"
     before = bare.sh(look)
-    assert role(nvidia_container_toolkit_runtimes=["containerd", "docker"]).succeeded
+    assert role().succeeded
     would = role("--check", **GONE)
     there = installed(bare, "containerd.io", *TOOLKIT)
 

@@ -126,7 +126,18 @@ class Containerd:
 
     @property
     def apt(self) -> AptSet:
-        return docker_repository(self.host, self.options.versions, "docker", (PACKAGE,), self.version)
+        """Docker's repository has containerd.io, and is named after it."""
+        url = f"{REPOSITORY}/{self.host.distribution.lower()}"
+        return AptSet(
+            name="docker",
+            url=url,
+            suite=self.host.release,
+            components="stable",
+            key_url=f"{url}/gpg",
+            fingerprint=self.options.versions["repositories"]["docker"]["fingerprint"],
+            packages=(PACKAGE,),
+            version=self.version,
+        )
 
     # Settings.
 
@@ -246,20 +257,3 @@ class Containerd:
         own = [*registries, self.paths.registries]
         left = [] if self.leaves_data else ["/etc/cni", "/var/lib/cni", self.paths.config_folder]
         return (*own, *left, self.paths.proxy.rpartition("/")[0])
-
-
-def docker_repository(
-    host: Host, versions: Mapping[str, Any], name: str, packages: tuple[str, ...], version: str
-) -> AptSet:
-    """Docker's repository, which also has containerd.io."""
-    url = f"{REPOSITORY}/{host.distribution.lower()}"
-    return AptSet(
-        name=name,
-        url=url,
-        suite=host.release,
-        components="stable",
-        key_url=f"{url}/gpg",
-        fingerprint=versions["repositories"]["docker"]["fingerprint"],
-        packages=packages,
-        version=version,
-    )

@@ -19,7 +19,7 @@ OPTIONS: dict[str, Any] = {
     "state": {"type": "str", "required": True, "choices": ["present", "absent"]},
     "version": {"type": "str", "default": ""},
     "versions": {"type": "dict", "required": True},
-    "runtimes": {"type": "list", "elements": "str", "required": True, "choices": ["containerd", "docker"]},
+    "runtimes": {"type": "list", "elements": "str", "required": True, "choices": ["containerd"]},
     "default_runtime": {"type": "bool", "required": True},
     "systemd_cgroup": {"type": "bool", "required": True},
     "verify_container": {"type": "bool", "required": True},

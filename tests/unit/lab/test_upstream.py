@@ -7,7 +7,6 @@ from itertools import chain
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd import PACKAGE
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.docker import PACKAGES as DOCKER
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_packages import SYSTEMS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes import PACKAGES as KUBERNETES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit import PACKAGES
@@ -20,7 +19,6 @@ from lab.versions import names, versions
 NAMED = {}
 PINNED = {
     "containerd.io": [PACKAGE],
-    "docker-ce": [*DOCKER],
     "nvidia-container-toolkit": [*PACKAGES],
     "nvidia-driver": ["nvidia-persistenced"],
     "nvlsm": ["nvlsm"],

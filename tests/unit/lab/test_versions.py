@@ -33,8 +33,6 @@ PINNED = [
     ("traefik", "github.com/traefik/traefik/v3", "{traefik}"),
     ("containerd", "github.com/containerd/containerd/v2", "v{containerd.io}"),
     ("flannel", "github.com/flannel-io/flannel", "{network/flannel}"),
-    ("docker", "github.com/docker/cli", "v{docker-ce}+incompatible"),
-    ("docker", "github.com/moby/moby/v2", "{moby}"),
     ("nvidia", "github.com/NVIDIA/k8s-device-plugin", "{k8s-device-plugin}"),
     ("nvidia", "github.com/NVIDIA/nvidia-container-toolkit", "v{nvidia-container-toolkit}"),
 ]
@@ -64,5 +62,4 @@ def test_a_name_that_is_not_pinned_is_an_error() -> None:
 
 def test_recipes_get_the_upstream_part_of_a_pin() -> None:
     assert names()["kubernetes"] == "1.36.3"
-    assert names()["docker-ce"] == "29.8.1"
     assert names()["chart/dcgm-exporter"] == "4.8.3"

@@ -26,7 +26,7 @@ BRINGS = {
             "hosts": ["cdn"],
         }
     ],
-    "docker": [],
+    "nvidia_driver": [],
 }
 
 
@@ -63,8 +63,8 @@ def test_apt_is_asked_for_all_that_roles_install() -> None:
 
 
 def test_nothing_is_asked_if_nothing_is_installed() -> None:
-    assert not plan(plans={"docker": PLANS["docker"]})["steps"]["ask"]
-    assert not plan(plans={"docker": {}, "kubernetes": {"skipped": True}})["steps"]["ask"], "no plan was made"
+    assert not plan(plans={"nvidia_driver": PLANS["nvidia_driver"]})["steps"]["ask"]
+    assert not plan(plans={"nvidia_driver": {}, "kubernetes": {"skipped": True}})["steps"]["ask"], "no plan was made"
     assert plan()["steps"]["ask"]
     assert plan()["refused"] == []
 

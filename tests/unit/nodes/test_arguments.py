@@ -17,7 +17,6 @@ SUBJECTS = {
     "nvidia_driver": "driver",
     "containerd": "containerd",
     "nvidia_container_toolkit": "toolkit",
-    "docker": "docker",
     "kubernetes": "kubernetes",
 }
 # Those of _common that plans take.

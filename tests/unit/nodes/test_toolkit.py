@@ -198,8 +198,8 @@ def test_modes_are_read_where_a_gpu_may_be_split(capable: bool | None, reads: bo
     [
         ({}, {}, True),
         ({"verify_container": "false"}, {}, False),
-        ({"runtimes": "docker"}, {}, False),
-        ({"runtimes": "containerd,docker"}, {}, True),
+        ({"runtimes": []}, {}, False),
+        ({"runtimes": "containerd"}, {}, True),
         ({}, ALL_BARE, False),
     ],
 )

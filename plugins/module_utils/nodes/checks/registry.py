@@ -7,7 +7,7 @@ from typing import Any
 
 from ...diagnosis.check import Check, FindingType
 from ...hops import Hop
-from . import apt, containerd, docker, driver, drop_in, kubernetes, reach, runtime, server
+from . import apt, containerd, driver, drop_in, kubernetes, reach, runtime, server
 
 SUBJECTS: dict[Hop, tuple[Check[Any], ...]] = {
     Hop.SERVER: server.SERVER + server.SERVERS,
@@ -16,7 +16,6 @@ SUBJECTS: dict[Hop, tuple[Check[Any], ...]] = {
     Hop.RUNTIME: (
         *(containerd.BEFORE + drop_in.BEFORE + containerd.AFTER),
         *(runtime.BEFORE + runtime.AFTER + runtime.NOW),
-        *(docker.BEFORE + docker.DAEMON + docker.AFTER),
     ),
     Hop.KUBERNETES: kubernetes.ALL + reach.AFTER,
 }

@@ -1,3 +1,0 @@
-module github.com/tonistiigi/go-rosetta
-
-go 1.26.0
