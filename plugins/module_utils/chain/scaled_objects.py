@@ -18,8 +18,7 @@ ANNOTATION = "autoscaling.keda.sh/"
 FINALIZER = "finalizer.keda.sh"
 # KEDA's Service and pods, by its chart.
 OPERATOR = "keda-operator"
-# Defaults of pollingInterval in seconds, and of maxReplicaCount.
-POLLING_S = 30
+# Default of maxReplicaCount.
 MOST_REPLICAS = 100
 # Fields of the HPA's target, by its type.
 _TARGET_FIELDS = {"AverageValue": "averageValue", "Value": "value"}
@@ -74,19 +73,11 @@ def has_formula(scaled_object: Manifest) -> bool:
     return bool(((scaled_object["spec"].get("advanced") or {}).get("scalingModifiers") or {}).get("formula"))
 
 
-def least_replicas(scaled_object: Manifest) -> int:
-    return int(scaled_object["spec"].get("minReplicaCount") or 0)
-
-
-def polling_s(scaled_object: Manifest) -> int:
-    return int(scaled_object["spec"].get("pollingInterval") or POLLING_S)
-
-
 def differences(scaled_object: Manifest, hpa: Manifest) -> list[str]:
     """What of an HPA is not as KEDA's operator writes it for the ScaledObject: its bounds, and Prometheus' metrics."""
     spec, found = scaled_object["spec"], hpa["spec"]
     bounds = {
-        "minReplicas": max(least_replicas(scaled_object), 1),
+        "minReplicas": max(int(spec.get("minReplicaCount") or 0), 1),
         "maxReplicas": spec.get("maxReplicaCount") or MOST_REPLICAS,
     }
     texts = [

@@ -10,14 +10,14 @@ from .selectors import labels_match
 from .state.cluster import State
 
 
-def services_called(config: Manifest, resource: str, failure_policy: str) -> Iterator[str]:
-    """Namespace and name of each Service that a webhook configuration calls for a resource."""
+def services_called(config: Manifest, resource: str) -> Iterator[str]:
+    """Namespace and name of each Service without which a webhook configuration rejects a resource."""
     for webhook in config.get("webhooks") or ():
         service = (webhook.get("clientConfig") or {}).get("service") or {}
         rules = webhook.get("rules") or ()
         if (
             service
-            and webhook.get("failurePolicy", "Fail") == failure_policy
+            and webhook.get("failurePolicy", "Fail") == "Fail"
             and any(resource in (rule.get("resources") or ()) for rule in rules)
         ):
             yield f"{service['namespace']}/{service['name']}"

@@ -1653,28 +1653,6 @@ def _(cluster: Cluster) -> None:
     cluster.scaled_objects[0]["status"]["health"] = {"s0-prometheus": {"numberOfFailures": 9, "status": "Failing"}}
 
 
-@fault("HPA_FALLBACK_MOVES")
-def _(cluster: Cluster) -> None:
-    """By default its behavior is static."""
-    scaled_object(cluster)
-    cluster.scaled_objects[0]["spec"]["fallback"] = {"failureThreshold": 3, "replicas": 4}
-
-
-@fault("HPA_FALLBACK_MOVES", "to zero")
-def _(cluster: Cluster) -> None:
-    scaled_object(cluster)
-    fallback = {"failureThreshold": 3, "replicas": 0, "behavior": "static"}
-    cluster.scaled_objects[0]["spec"] |= {"minReplicaCount": 0, "pollingInterval": 5, "fallback": fallback}
-
-
-@fault("HPA_FALLBACK_IGNORED")
-def _(cluster: Cluster) -> None:
-    scaled_object(cluster)
-    spec = cluster.scaled_objects[0]["spec"]
-    spec["fallback"] = {"failureThreshold": 3, "replicas": 4}
-    spec["advanced"]["scalingModifiers"] = {"formula": "load * 2", "target": "0.5"}
-
-
 def queried(cluster: Cluster, query: str) -> None:
     """With KEDA's default type of metric."""
     scaled_object(cluster)
@@ -1685,45 +1663,18 @@ def queried(cluster: Cluster, query: str) -> None:
     cluster.hpa["spec"]["metrics"][-1]["external"]["target"] = target
 
 
-@fault("HPA_SUM_OF_PODS")
-def _(cluster: Cluster) -> None:
-    queried(cluster, 'sum(DCGM_FI_DEV_GPU_UTIL{exported_namespace="ml"})')
-
-
 @fault("HPA_AVERAGE_DIVIDED")
 def _(cluster: Cluster) -> None:
     queried(cluster, "avg by () (DCGM_FI_DEV_GPU_UTIL)")
 
 
-@fault("HPA_READS_OLD_VALUES")
+@fault("HPA_WEBHOOK_UNSERVED")
 def _(cluster: Cluster) -> None:
-    scaled_object(cluster)
-    cluster.scaled_objects[0]["spec"]["triggers"][0]["useCachedMetrics"] = True
-
-
-@fault("HPA_WAKES_SLOWLY")
-def _(cluster: Cluster) -> None:
-    """By KEDA's defaults."""
-    scaled_object(cluster)
-    del cluster.scaled_objects[0]["spec"]["minReplicaCount"]
-
-
-def keda_webhook(cluster: Cluster, policy: str) -> None:
     scaled_object(cluster)
     keda_pods(cluster)
     rules = [{"apiGroups": ["keda.sh"], "resources": ["scaledobjects"]}]
-    called = webhook("keda", "keda-admission-webhooks", rules=rules, failurePolicy=policy)
+    called = webhook("keda", "keda-admission-webhooks", rules=rules, failurePolicy="Fail")
     cluster.webhooks.append({**called, "metadata": meta("keda-admission")})
-
-
-@fault("HPA_WEBHOOK_IGNORED")
-def _(cluster: Cluster) -> None:
-    keda_webhook(cluster, "Ignore")
-
-
-@fault("HPA_WEBHOOK_UNSERVED")
-def _(cluster: Cluster) -> None:
-    keda_webhook(cluster, "Fail")
 
 
 @fault("RULE_NO_POD_STATES")
@@ -1866,7 +1817,6 @@ CAUSES = {
     "KEDA_TRIGGER_FAILS its query has no result": "its series does not exist",
     "KEDA_TRIGGER_FAILS its Prometheus cannot be reached": "does not reach http://prometheus.monitoring.svc:9090",
     "KEDA_OPERATOR_DOWN": "runs out of memory",
-    "HPA_FALLBACK_MOVES to zero": "KEDA scales the workload to zero",
 }
 
 
@@ -1977,7 +1927,6 @@ WITHOUT_A_TIME = {
     "HPA_FASTER_THAN_METRIC",
     "HPA_METRIC_STANDS_STILL",
     "HPA_RATIO_AS_PERCENT",
-    "HPA_WEBHOOK_IGNORED",
     "HPA_WEBHOOK_UNSERVED",
     "METRICS_API_MISSING",
     "METRIC_BLANK_ON_MIG",

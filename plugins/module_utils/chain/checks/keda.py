@@ -15,17 +15,14 @@ from ..objects import Manifest, condition, key_of, name_of, owners, youngest
 from ..scaled_objects import (
     ANNOTATION,
     FINALIZER,
-    POLLING_S,
     differences,
     has_formula,
     is_about_gpus,
     is_falling_back,
     is_unseen,
-    least_replicas,
     metadata_of,
     metric_type,
     pause_of,
-    polling_s,
     prometheus_triggers,
     served_for,
 )
@@ -36,9 +33,6 @@ from ..unserved import services_called, unserved
 from .workload import target_of
 
 _START_GRACE_S = 120
-# Of the HPA controller, where its flag cannot be read. Also the slowest polling that is not reported.
-_SYNC_S = 15.0
-_SUM = re.compile(r"\s*sum\b")
 _AVERAGE = re.compile(r"\s*(?:avg|max|min|quantile)\b")
 # What Prometheus has recorded for a whole workload is made for such an HPA.
 _RECORDED_FOR_WORKLOAD = re.compile(r"\bnamespace_workload:")
@@ -321,59 +315,6 @@ def fallbacks_rest(state: State) -> Iterator[CheckResult]:
             )
 
 
-HPA_FALLBACK_MOVES = FindingType(
-    "HPA_FALLBACK_MOVES",
-    Hop.HPA,
-    "warning",
-    cause="while Prometheus or the exporter is away, KEDA scales the workload to the fallback, independent of its load",
-    fix="set spec.fallback.behavior: currentReplicas, or remove spec.fallback: without a value the HPA keeps its "
-    "replicas",
-    evidence=(
-        Evidence(
-            r"fallback is 0 replicas and minReplicaCount is 0",
-            "while Prometheus or the exporter is away, KEDA scales the workload to zero",
-            "set spec.fallback.behavior: currentReplicas, or remove spec.fallback: without a value nothing changes",
-        ),
-    ),
-)
-HPA_FALLBACK_IGNORED = FindingType(
-    "HPA_FALLBACK_IGNORED",
-    Hop.HPA,
-    "warning",
-    cause="with scalingModifiers KEDA uses a fallback only if their target is a whole number above 0",
-    fix="write such a target, and scale the formula; or remove spec.fallback",
-)
-
-
-@check("an outage moves no replica", HPA_FALLBACK_MOVES, HPA_FALLBACK_IGNORED, needs=("scaled_objects",))
-def fallbacks_move_nothing(state: State) -> Iterator[CheckResult]:
-    """Source: KEDA 2.21, pkg/fallback/fallback.go and pkg/scaling/executor/scale_scaledobjects.go."""
-    for scaled_object in _live(state):
-        fallback = scaled_object["spec"].get("fallback")
-        if not fallback:
-            continue
-        age_s = state.clock.last_change_age_s(scaled_object)
-        behavior, replicas = fallback.get("behavior") or "static", fallback.get("replicas") or 0
-        modifiers = (scaled_object["spec"].get("advanced") or {}).get("scalingModifiers") or {}
-        target = str(modifiers.get("target", ""))
-        if has_formula(scaled_object) and not (target.isdecimal() and int(target)):
-            seen = f"spec.advanced.scalingModifiers.target is {target!r}, and spec.fallback is set"
-            yield CheckResult(HPA_FALLBACK_IGNORED, _title(scaled_object), seen, age_s=age_s)
-        elif behavior in ("static", "currentReplicasIfLower", "currentReplicasIfHigher"):
-            seen = f"fallback is {replicas} replicas"
-            seen += " and minReplicaCount is 0" if not replicas and not least_replicas(scaled_object) else ""
-            yield CheckResult(HPA_FALLBACK_MOVES, _title(scaled_object), f"{seen}, behavior {behavior}", age_s=age_s)
-
-
-HPA_SUM_OF_PODS = FindingType(
-    "HPA_SUM_OF_PODS",
-    Hop.HPA,
-    "warning",
-    cause="an HPA divides a sum by all replicas, independent of the states of their pods. It removes replicas while "
-    "new ones start or an exporter is silent, and adds some while old ones terminate",
-    fix="create the autoscaler by gpu_autoscaler with backend: keda and adopt: true, whose rules know the states of "
-    "the pods (docs/backends.md)",
-)
 HPA_AVERAGE_DIVIDED = FindingType(
     "HPA_AVERAGE_DIVIDED",
     Hop.HPA,
@@ -385,9 +326,9 @@ HPA_AVERAGE_DIVIDED = FindingType(
 )
 
 
-@check("queries of ScaledObjects are made for an HPA", HPA_SUM_OF_PODS, HPA_AVERAGE_DIVIDED, needs=("scaled_objects",))
-def queries_are_for_an_hpa(state: State) -> Iterator[CheckResult]:
-    """Only queries about GPUs: a total that exists without pods, of a queue for instance, is a sum as well."""
+@check("queries of ScaledObjects are made for an HPA", HPA_AVERAGE_DIVIDED, needs=("scaled_objects",))
+def averages_are_not_divided(state: State) -> Iterator[CheckResult]:
+    """Only queries about GPUs."""
     for scaled_object in _live(state):
         if has_formula(scaled_object):
             continue
@@ -395,77 +336,15 @@ def queries_are_for_an_hpa(state: State) -> Iterator[CheckResult]:
             query = metadata_of(trigger).get("query", "")
             if metric_type(trigger) != "AverageValue" or not ABOUT_GPUS.search(query):
                 continue
-            if _RECORDED_FOR_WORKLOAD.search(query):
-                continue
-            finding_type = (
-                HPA_SUM_OF_PODS if _SUM.match(query) else HPA_AVERAGE_DIVIDED if _AVERAGE.match(query) else None
-            )
-            if finding_type:
+            if _AVERAGE.match(query) and not _RECORDED_FOR_WORKLOAD.search(query):
                 yield CheckResult(
-                    finding_type,
+                    HPA_AVERAGE_DIVIDED,
                     _title(scaled_object),
                     f"metricType is AverageValue, and the query is {quote(query)}",
                     age_s=state.clock.last_change_age_s(scaled_object),
                 )
 
 
-HPA_READS_OLD_VALUES = FindingType(
-    "HPA_READS_OLD_VALUES",
-    Hop.HPA,
-    "warning",
-    cause="with useCachedMetrics the HPA reads the value of KEDA's last poll: it acts several times on one value, and "
-    "reacts later",
-    fix="remove useCachedMetrics, or set pollingInterval to the sync period of the HPA",
-)
-
-
-@check("HPAs of KEDA read new values", HPA_READS_OLD_VALUES, needs=("scaled_objects",))
-def values_are_new(state: State) -> Iterator[CheckResult]:
-    syncs = {target_of(autoscaler.hpa): (autoscaler.budget or {}).get("sync_s") for autoscaler in state.autoscalers}
-    for scaled_object in _live(state):
-        sync_s, poll_s = syncs.get(target_of(scaled_object)) or _SYNC_S, polling_s(scaled_object)
-        if poll_s > sync_s and any(
-            trigger.get("useCachedMetrics") for _number, trigger in prometheus_triggers(scaled_object)
-        ):
-            seen = f"useCachedMetrics is true, pollingInterval is {poll_s} s, the HPA syncs every {sync_s:g} s"
-            age_s = state.clock.last_change_age_s(scaled_object)
-            yield CheckResult(HPA_READS_OLD_VALUES, _title(scaled_object), seen, age_s=age_s)
-
-
-HPA_WAKES_SLOWLY = FindingType(
-    "HPA_WAKES_SLOWLY",
-    Hop.HPA,
-    "warning",
-    cause="KEDA, and not the HPA, starts the first replica, and it checks the triggers only every pollingInterval: "
-    "requests wait that much longer for a workload at zero",
-    fix="set pollingInterval: 5",
-)
-
-
-@check("KEDA wakes workloads soon", HPA_WAKES_SLOWLY, needs=("scaled_objects",))
-def workloads_wake_soon(state: State) -> Iterator[CheckResult]:
-    for scaled_object in _live(state):
-        if not least_replicas(scaled_object) and (poll_s := polling_s(scaled_object)) > _SYNC_S:
-            by_default = "" if scaled_object["spec"].get("pollingInterval") else f", the default {POLLING_S} s"
-            yield CheckResult(
-                HPA_WAKES_SLOWLY,
-                _title(scaled_object),
-                f"minReplicaCount is 0, pollingInterval is {by_default.removeprefix(', ') or f'{poll_s} s'}",
-                age_s=state.clock.last_change_age_s(scaled_object),
-            )
-
-
-HPA_WEBHOOK_IGNORED = FindingType(
-    "HPA_WEBHOOK_IGNORED",
-    Hop.HPA,
-    "warning",
-    cause="KEDA's admission webhook does not answer, and is ignored: a ScaledObject on a workload that already has an "
-    "autoscaler is accepted",
-    fix="check the pods of keda-admission-webhooks",
-    grace_s=_START_GRACE_S,
-    is_consequence=True,
-    explained_by=(Hop.NODE,),
-)
 HPA_WEBHOOK_UNSERVED = FindingType(
     "HPA_WEBHOOK_UNSERVED",
     Hop.HPA,
@@ -481,7 +360,6 @@ HPA_WEBHOOK_UNSERVED = FindingType(
 
 @check(
     "webhooks of ScaledObjects answer",
-    HPA_WEBHOOK_IGNORED,
     HPA_WEBHOOK_UNSERVED,
     needs=("scaled_objects", "webhooks", "services", "component_pods"),
 )
@@ -490,18 +368,17 @@ def scaled_object_webhooks(state: State) -> Iterator[CheckResult]:
         return
     for config in state.webhooks:
         name = config["metadata"]["name"]
-        for policy, finding_type in (("Ignore", HPA_WEBHOOK_IGNORED), ("Fail", HPA_WEBHOOK_UNSERVED)):
-            for place in dict.fromkeys(services_called(config, "scaledobjects", policy)):
-                missing, pods = unserved(state, place)
-                if missing:
-                    yield CheckResult(
-                        finding_type,
-                        f"webhook {name}",
-                        f"{missing}, failurePolicy is {policy}",
-                        frozenset(f"node {pod['spec'].get('nodeName')}" for pod in pods),
-                        youngest(state.clock.condition_age_s(pod, "Ready") for pod in pods),
-                        template_vars={"name": name},
-                    )
+        for place in dict.fromkeys(services_called(config, "scaledobjects")):
+            missing, pods = unserved(state, place)
+            if missing:
+                yield CheckResult(
+                    HPA_WEBHOOK_UNSERVED,
+                    f"webhook {name}",
+                    f"{missing}, failurePolicy is Fail",
+                    frozenset(f"node {pod['spec'].get('nodeName')}" for pod in pods),
+                    youngest(state.clock.condition_age_s(pod, "Ready") for pod in pods),
+                    template_vars={"name": name},
+                )
 
 
 def scaled_objects_of_gpus(state: State) -> Iterator[Manifest]:

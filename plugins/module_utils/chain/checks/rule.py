@@ -382,7 +382,7 @@ RULE_WEBHOOK_UNSERVED = FindingType(
 def rule_webhooks(state: State) -> Iterator[CheckResult]:
     for config in state.webhooks:
         name = config["metadata"]["name"]
-        for place in dict.fromkeys(services_called(config, "prometheusrules", "Fail")):
+        for place in dict.fromkeys(services_called(config, "prometheusrules")):
             missing, pods = unserved(state, place)
             if missing:
                 yield CheckResult(
