@@ -16,21 +16,6 @@ def values(role: str = "kubernetes", nodes: int = 0, autoscalers: int = 0, **mor
     return RoleValues(role, inventory | listed | more, {})
 
 
-def test_a_fleet_of_medium_or_unknown_size_has_the_common_settings() -> None:
-    common = {
-        "workers": 5,
-        "requests": 200,
-        "interval": 2,
-        "sync": 5,
-        "relist": 30,
-        "memory_mib": 512,
-        "millicores": 200,
-    }
-    assert values(nodes=80, autoscalers=250)[FLEET] == common | {"rollout": 620, "states": 8}
-    without_servers = RoleValues("kubernetes", {}, {})
-    assert without_servers[FLEET] == common | {"rollout": 300, "states": 5}
-
-
 def test_a_small_fleet_has_shorter_periods() -> None:
     assert values(nodes=20)["kubernetes_hpa_sync_period"] == 2
     assert values(nodes=21)["kubernetes_hpa_sync_period"] == 5
@@ -77,11 +62,6 @@ def test_no_budget_blocks_the_drain_of_the_only_node(nodes: int, fleet: dict[str
     budgets = values("keda", nodes=nodes, kubegpu_fleet=fleet)["__keda_values.podDisruptionBudget"]
     one_less = {"maxUnavailable": 1}
     assert budgets == ({"operator": one_less, "metricServer": one_less} if has_budgets else {})
-
-
-def test_what_is_said_counts_more_than_what_is_counted() -> None:
-    fleet = values(nodes=3, autoscalers=2, kubegpu_fleet={"autoscalers": 1000})[FLEET]
-    assert (fleet["workers"], fleet["memory_mib"]) == (20, 512)
 
 
 LARGE = {"kubegpu_fleet": {"nodes": 2500, "autoscalers": 1250}}

@@ -6,77 +6,39 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from existing_components import (
+    ADAPTER,
+    EXPORTER,
+    KEDA,
+    METRICS,
+    NO_RIGHT,
+    OPERATOR,
+    OPERATOR_ALONE,
+    PLUGIN,
+    SEVERAL,
+    STACK,
+    WHICH,
+    B,
+    Case,
+    apis,
+    found,
+    of_team,
+    prometheus,
+)
 from playbook import local, run_playbook
 from role_values import RoleValues
 
-STACK, EXPORTER, PLUGIN, ADAPTER = "prometheus_stack", "dcgm_exporter", "nvidia_device_plugin", "prometheus_adapter"
-METRICS, OPERATOR, KEDA = "metrics_server", "gpu_operator", "keda"
 ALERTS, DASHBOARDS = "gpu_alerts", "gpu_dashboards"
 
 
-def found(name: str, *, owned: bool = False, release: str = "") -> dict[str, Any]:
-    return {"kind": "DaemonSet", "name": name, "owned": owned, "release": release}
-
-
-ADDRESS = {"service": "web", "namespace": "x", "port": 9090, "path_prefix": "/prom"}
-
-
-def prometheus(name: str, *, owned: bool = False, **more: Any) -> dict[str, Any]:
-    return {**found(name, owned=owned), "kind": "Prometheus", **ADDRESS, **more}
-
-
-def of_team(team: str, **more: Any) -> dict[str, Any]:
-    """One of several, each with labels of its own."""
-    place = {"namespace": f"team-{team}", "service": f"{team}-prometheus"}
-    labels = {"release": team}
-    return prometheus(f"team-{team}/{team}", rule_labels=labels, monitor_labels=labels, **{**place, **more})
-
-
-SEVERAL = {"prometheus": [of_team("a", port=9091, path_prefix="/a"), of_team("b", path_prefix="")]}
-B = {"namespace": "team-b", "service": "b-prometheus"}
-WHICH = ("the cluster has team-a/a and team-b/b", "set kubegpu_prometheus to the namespace and service of the one")
-# Of an agent, or of a Thanos Ruler: nothing of it answers queries.
-OPERATOR_ALONE = {"prometheus_operator": [found("a/operator")]}
 NO_PROMETHEUS = (
     "does not install one beside DaemonSet a/operator.",
     "kubegpu_prometheus",
 )
-
-
-def apis(**servers: bool) -> dict[str, Any]:
-    """By the first word of the API: whether the server is ours."""
-    return {
-        f"{api}.metrics.k8s.io": {"service": "x/server", "owned": owned, "release": "", "is_adapter": True}
-        for api, owned in servers.items()
-    }
-
-
-@dataclass(frozen=True)
-class Case:
-    """expected: the state, or words of the refusal."""
-
-    role: str
-    components: dict[str, Any]
-    expected: tuple[str, ...]
-    options: dict[str, Any] = field(default_factory=dict)
-    unread: dict[str, str] = field(default_factory=dict)
-
-
-NO_RIGHT = {kind: f"no right to list {kind}" for kind in ("DaemonSet", "APIService", "Prometheus")}
-
-
-def resources(**server: Any) -> dict[str, Any]:
-    """Who serves CPU and memory."""
-    return {"metrics_apis": {"metrics.k8s.io": {"service": "x/server", "owned": False, "release": "", **server}}}
-
-
 BY_KEDA = {"gpu_autoscaling_autoscalers": [{"name": "a", "backend": "keda"}]}
 ON_CPU = {"gpu_autoscaling_autoscalers": [{"name": "a"}, {"extra_metrics": [{"metric": "mig"}, {"type": "Resource"}]}]}
 OF_THAT_NAME = found("monitoring/dcgm-exporter", release="monitoring/dcgm-exporter")
 OURS = {**OF_THAT_NAME, "owned": True}
-IDLE_OPERATOR = {"gpu_operator": [found("nvidia/gpu-operator")]}
-OUR_OPERATOR = {"gpu_operator": [found("gpu-operator/gpu-operator", owned=True)]}
-OF_AN_OPERATOR = {**found("nvidia/nvidia-device-plugin-daemonset"), "origin": "gpu-operator"}
 # One for each way through the roles' tasks; tests/unit/components/test_component_places.py has the others.
 CASES = {
     "nothing is there": Case(STACK, {}, ("present",)),
@@ -122,18 +84,11 @@ CASES = {
     ),
     "somebody asks for CPU": Case(METRICS, {"metrics_apis": apis(custom=False)}, ("present",), ON_CPU),
     "an autoscaler uses KEDA": Case(KEDA, {"metrics_apis": apis(custom=True)}, ("present",), BY_KEDA),
-    "an autoscaler uses the KEDA of others": Case(KEDA, {"metrics_apis": apis(external=False)}, ("existing",), BY_KEDA),
     "KEDA beside an adapter of others that serves its API": Case(
         KEDA,
         {"metrics_apis": apis(external=False)},
         ("APIService external.metrics.k8s.io was not created", "a metrics API has one server"),
         {"keda_state": "present"},
-    ),
-    "KEDA and an adapter that is to serve its API": Case(
-        KEDA,
-        {},
-        ("prometheus_adapter_external_metrics is true, and KEDA serves external.metrics.k8s.io too",),
-        {"prometheus_adapter_external_metrics": True, **BY_KEDA},
     ),
     "an exporter that may be there": Case(
         EXPORTER,

@@ -29,8 +29,6 @@ POOL = {"name": "dev", "nodes": {"pool": "dev"}}
         ({}, False),
         ({"nvidia_device_plugin_sharing": "mps"}, True),
         ({"nvidia_device_plugin_pools": [{**POOL, "sharing": "time-slicing", "replicas": 2}]}, True),
-        ({"nvidia_device_plugin_pools": [{**POOL, "config": SHARED}]}, True),
-        ({"nvidia_device_plugin_pools": [{**POOL, "config": {"flags": {"migStrategy": "single"}}}]}, False),
         ({"nvidia_device_plugin_sharing": "mps", "dcgm_exporter_shared_gpus": False}, False),
         ({"dcgm_exporter_shared_gpus": True}, True),
     ],

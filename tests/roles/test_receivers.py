@@ -8,10 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.receivers import (
-    alertmanager_values,
-    receiver_faults,
-)
 from charts_check import releases
 from programs import program
 
@@ -42,13 +38,6 @@ RECEIVERS: list[dict[str, Any]] = [
     {"name": "pager", "type": "webhook", "secret": {"name": "pager", "key": "url"}},
 ]
 SECRETS = "/etc/alertmanager/secrets"
-
-
-def test_severities_may_be_a_text_with_commas() -> None:
-    """A text was matched letter by letter, so that no alert reached anybody."""
-    for given, matcher in (("critical", "critical"), ("critical, warning", "critical|warning")):
-        config = alertmanager_values([{**RECEIVERS[0], "severities": given}])["config"]
-        assert config["route"]["routes"][0]["matchers"] == [f'severity =~ "{matcher}"']
 
 
 @pytest.fixture(scope="module")
@@ -97,16 +86,3 @@ def test_each_severity_reaches_those_who_asked_for_it(file: Path, severity: str,
     ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout.strip() == told
-
-
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        (["on-call", "pager"], []),
-        (["on-call", "pager", "on-call"], ["two receivers are called on-call"]),
-        (["null"], ["the name null is reserved for alerts that are sent to no receiver"]),
-    ],
-)
-def test_names_that_alertmanager_would_not_take_are_refused(names: list[str], said: list[str]) -> None:
-    """The operator then leaves Alertmanager without a configuration, and nobody is told of anything."""
-    assert receiver_faults([{**RECEIVERS[3], "name": name} for name in names]) == said

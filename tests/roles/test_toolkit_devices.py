@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
 from driver_machines import BARE, DEBIAN, node_facts
@@ -40,7 +39,6 @@ class Node:
 
     def __init__(self, folder: Path, gpus: list[int | None]) -> None:
         self.folder, self.gpus = folder, gpus
-        self.is_capable: bool | None = True
         (folder / "bin").mkdir()
         for name, text in {"nvidia-ctk": CTK, "nvidia-smi": SMI}.items():
             (folder / "bin" / name).write_text(text.format(folder=folder, driver=DRIVER))
@@ -76,7 +74,7 @@ class Node:
         """What a run says where it fails."""
         facts = node_facts(len(self.gpus), driver_version_installed=DRIVER, driver_version_loaded=DRIVER)
         for gpu in facts["gpus"]:
-            gpu["mig_capable"] = self.is_capable
+            gpu["mig_capable"] = True
         role = {"name": "kubegpu.autoscale.nvidia_container_toolkit"}
         tasks = [
             {"ansible.builtin.set_fact": {"gpu_facts": facts, **DEBIAN, "cacheable": True}},
@@ -97,49 +95,15 @@ class Node:
         return "" if done.returncode == 0 else " ".join((done.stdout + done.stderr).split())
 
 
-@pytest.mark.parametrize(
-    "gpus", [[None, None], [None, 0], [2, 0], [1, None]], ids=["no MIG", "one not split yet", "MIG alone", "both"]
-)
-def test_the_specification_is_written_once_and_fits(tmp_path: Path, gpus: list[int | None]) -> None:
-    node = Node(tmp_path, gpus)
-
-    assert [node.run(), node.written] == ["", 1]
-    assert [node.run(), node.written] == ["", 1]
-
-
-def test_gpus_that_are_all_waiting_for_instances_have_no_specification(tmp_path: Path) -> None:
-    """nvidia-ctk would fail: a specification has a device at least."""
-    node = Node(tmp_path, [0, 0])
-    assert [node.run(), node.written] == ["", 0]
-
-
-def test_an_instance_that_came_is_offered_with_the_next_run(tmp_path: Path) -> None:
-    node = Node(tmp_path, [None, 0])
-    node.run()
-    (tmp_path / "listed").write_text(
-        "GPU 0: NVIDIA (UUID: GPU-0)\nGPU 1: NVIDIA (UUID: GPU-1)\n  MIG 1g Device 0: (UUID: M)\n"
-    )
-    node.offers("0", "1:0")
-
-    assert [node.run(), node.written] == ["", 2]
-
-
-@pytest.mark.parametrize("capable", [True, None])
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [([None, None], [None, 2]), ([None, 2], [None, 3]), ([1, None], [None, 1]), ([None, 2], [None, None])],
-    ids=["a whole GPU is split", "an instance more", "another GPU", "whole again"],
-)
-def test_gpus_that_are_split_anew_are_offered_anew(
-    tmp_path: Path, before: list[int | None], after: list[int | None], capable: bool | None
-) -> None:
+# tests/unit/nodes/test_toolkit.py has when the specification is written.
+def test_the_specification_is_written_once_and_fits(tmp_path: Path) -> None:
     """The GPUs are as many as before, so their number says nothing."""
-    node = Node(tmp_path, before)
-    node.is_capable = capable
-    node.run()
-    node.is_split(after)
-    node.offers(*names_of(after))
+    node = Node(tmp_path, [1, None, 0])
+    assert [node.run(), node.written] == ["", 1]
+    assert [node.run(), node.written] == ["", 1]
 
+    node.is_split([None, 1, 0])
+    node.offers(*names_of([None, 1, 0]))
     assert [node.run(), node.written] == ["", 2]
     assert [node.run(), node.written] == ["", 2]
 
