@@ -11,8 +11,10 @@ description:
     and compares the result.
   - Then scales a temporary workload. The module creates an autoscaler for it, waits for the value of its pod in
     Prometheus and in the metrics API, keeps its GPU busy, and waits for the decision of the HorizontalPodAutoscaler.
-  - Records what was proven in the ConfigMap C(kube-system/kubegpu-proof), with the versions of driver, device plugin,
-    exporter, adapter, Prometheus and Kubernetes. What is recorded and has not changed is not proven again.
+  - Records what was proven in the ConfigMap C(kube-system/kubegpu-proof), with what the proof rests on, for example the
+    boot of the node, the driver, the container toolkit, the device plugin, the exporter and the metrics backend. It is
+    proven again if one of these has changed, or was known then and is unknown now.
+  - Fails if nodes with GPUs exist and none of them is proven, for example because all GPUs are in use.
   - Everything else is removed at the end, and by the next run if a run was killed.
   - Its pods never preempt another pod, and every other pod may preempt them. GPUs that are in use stay unproven until
     a run in which they are free.
@@ -85,7 +87,8 @@ options:
       facts:
         description:
           - The fact C(gpu_facts). In it C(expected_gpus) is the number of GPUs that the server should have, by default
-            as many as its PCI bus shows, and C(fabric) the state of its NVLink fabric by GPU.
+            as many as its PCI bus shows, and C(fabric) the state of its NVLink fabric by GPU. C(uuids), C(toolkit) and
+            C(toolkit_config) are the UUIDs of its GPUs, and release and configuration digest of its container toolkit.
         type: dict
         required: true
   chain:
@@ -121,7 +124,8 @@ attributes:
     description: Shows no diff.
 notes:
   - Of GPUs that are shared or split by MIG one device of each node is proven, and no workload scales on them.
-  - A node with fewer GPUs than were proven before fails, unless C(expected_gpus) confirms the number.
+  - A node with fewer GPUs than were proven before, or than its capacity counts, fails, unless C(expected_gpus) confirms
+    the number. That holds for a node that offers no GPU any more, too.
   - Besides the rights of C(docs/rights.yml), it reads DaemonSets, Deployments and pods of all namespaces. It creates
     and deletes its namespace with what is in it, a PriorityClass, and in kube-system a ConfigMap and a Lease.
 seealso:

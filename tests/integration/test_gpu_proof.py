@@ -50,6 +50,13 @@ class Cluster:
         self._core.patch_node_status(name, {"status": status})
         self.kubelet.messages[name] = leaves or message(gpus)
 
+    def reboot(self, name: str) -> None:
+        self._core.patch_node_status(name, {"status": {"nodeInfo": {"bootID": "another"}}})
+
+    def withdraw(self, name: str) -> None:
+        """Offer no GPU, as a kubelet without a device plugin."""
+        self._core.patch_node_status(name, {"status": {"allocatable": {"nvidia.com/gpu": "0"}}})
+
     def prove(self, *, check: bool = False, **options: Any) -> dict[str, Any]:
         options = {"image": "python", "scripts": SCRIPTS, "runtime_class": "", "wait_timeout": PROOF_S, **options}
         return self._run("gpu_proof", check=check, **options)
@@ -86,6 +93,10 @@ class Cluster:
         eventually(lambda: gone(lambda: self._core.read_namespace(NAMESPACE)), "the namespace is gone", PROOF_S)
 
 
+def reasons(done: dict[str, Any]) -> dict[str, str]:
+    return {row["node"]: row["reason"] for row in done["result"]["nodes"]}
+
+
 @pytest.fixture
 def cluster(
     plane: tuple[ControlPlane, client.ApiClient], chain: MetricChain, workloads: Workloads, run: Run
@@ -115,6 +126,21 @@ def test_a_first_run_proves_and_a_second_one_changes_nothing(cluster: Cluster) -
     assert [row["status"] for row in second["result"]["nodes"]] == ["kept"]
     assert second["result"]["chain"]["status"] == "kept"
     assert cluster.kubelet.cuda == ["gpu1"]
+
+
+def test_a_reboot_and_a_device_plugin_that_goes_are_proven_again(cluster: Cluster) -> None:
+    cluster.node("gpu1", 2)
+    cluster.node("gpu2", 2)
+    assert reasons(cluster.prove(chain=False)) == {"gpu1": "new", "gpu2": "new"}
+    cluster.reboot("gpu1")
+    again = cluster.prove(chain=False)
+    assert reasons(again)["gpu1"] == "boot v1 -> another"
+    assert {row["node"]: row["status"] for row in again["result"]["nodes"]} == {"gpu1": "proven", "gpu2": "kept"}
+    cluster.withdraw("gpu2")
+    failed = cluster.prove(chain=False)
+    assert failed["failed"]
+    assert "node gpu2 offers 0 of 2 GPUs (the last proof)" in failed["msg"]
+    assert {row["node"]: row["status"] for row in failed["result"]["nodes"]} == {"gpu1": "kept", "gpu2": "failed"}
 
 
 def test_one_free_gpu_gives_a_dry_decision(cluster: Cluster) -> None:
@@ -194,6 +220,8 @@ def test_gpus_in_use_are_not_proven_and_their_pods_stay(cluster: Cluster, worklo
     client.CoreV1Api(kube).create_namespaced_pod(workloads.namespace, pod)
     result = cluster.prove()
     assert not result["changed"]
+    assert result["failed"]
+    assert f"nothing was proven on busy. busy: 1 of 1 GPUs are in use: {workloads.namespace}/chat" in result["msg"]
     (row,) = result["result"]["nodes"]
     assert row["status"] == "waiting"
     assert row["reason"] == f"1 of 1 GPUs are in use: {workloads.namespace}/chat"
@@ -262,11 +290,11 @@ def test_a_priority_class_that_a_killed_run_left_is_removed(cluster: Cluster, ku
     assert cluster.left() == []
 
 
-def test_a_pod_that_is_preempted_waits_and_does_not_fail(cluster: Cluster) -> None:
+def test_a_pod_that_is_preempted_proves_nothing(cluster: Cluster) -> None:
     cluster.node("gpu1", 2)
     cluster.kubelet.preempts = True
     result = cluster.prove(chain=False)
-    assert not result.get("failed"), result
+    assert "nothing was proven on gpu1. gpu1: its pod was preempted" in result["msg"]
     (row,) = result["result"]["nodes"]
     assert (row["status"], row["reason"]) == ("waiting", "its pod was preempted, evicted or deleted")
     assert cluster.record() == {}

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ..autoscaling.manifests import Manifest, RuleOptions
+from ..autoscaling.manifests import Manifest, RuleOptions, prometheus_rules
+from ..autoscaling.spec import read_specs
 from ..chain.objects import condition, is_ready, labels_of, statuses
 from ..chain.waiting_pods import Awaited, report
 from ..cluster.errors import ApiError
@@ -18,11 +19,12 @@ from ..cluster.kube import CONFIG_MAPS, EVENTS, NAMESPACES, PODS, KubeClient, Re
 from ..cluster.lease import Lease
 from ..cluster.parallel import all_in_parallel
 from ..cluster.prometheus import PrometheusClient
-from ..errors import HopError
+from ..errors import HopError, enumeration
 from ..formats.times import timestamp
 from ..hops import Hop
 from ..marks import PART_OF, inventory_of, is_managed, is_of, labels, maker
 from ..proof import manifests
+from ..proof.basis import ClusterParts
 from ..proof.cuda import CudaRun, cuda_errors, missing_gpus, read, unfinished_fabric
 from ..proof.nodes import GpuNode, Server
 from ..proof.plan import Due, Plan, in_use, plan
@@ -41,6 +43,8 @@ UNSERVED = "NamespaceDeletionDiscoveryFailure"
 ADMISSION_S = 30
 # A preempted pod is recreated, and the scheduler rejects the new one within this time.
 REPLACEMENT_S = 10
+# Nodes whose reasons an error gives.
+SHOWN_NODES = 3
 FORBIDDEN, CONFLICT = 403, 409
 _ENDED = ("Succeeded", "Failed")
 _NO_GPU = "Insufficient nvidia.com/"
@@ -92,7 +96,7 @@ class Prover:
         another run is under way.
         """
         began = self._clock()
-        reader = Reader(self._kube, self._request.servers, self._request.selector)
+        reader = Reader(self._kube, self._request.servers, self._request.selector, self._given())
         existing = self._temporary()
         self._check_names(existing)
         left = self._leftover(existing)
@@ -117,6 +121,7 @@ class Prover:
                     self._describe(seen, planned)
         else:
             self._describe(seen, planned)
+        self._fail_without_evidence(seen)
         self._outcome.result = {
             "generated_at": timestamp(self._kube.now().timestamp()) if is_needed else "",
             "seconds": round(self._clock() - began, 1),
@@ -146,7 +151,39 @@ class Prover:
         }
         return self._outcome
 
+    def _fail_without_evidence(self, seen: Seen) -> None:
+        """Add an error if nodes should have been proven and none is, now or earlier."""
+        missing = set(self._request.nodes) - {node.name for node in seen.nodes}
+        if missing:
+            self._outcome.errors.append(
+                HopError(
+                    Hop.NODE,
+                    seen=f"nothing was proven on {enumeration(sorted(missing))}: it is no node with GPUs",
+                    fix="check the names in gpu_proof_nodes and the labels in kubegpu_gpu_node_selector: "
+                    "`kubectl get nodes --show-labels`",
+                )
+            )
+        if self._rows and not self._outcome.errors and all(row["status"] == "waiting" for row in self._rows):
+            reasons = "; ".join(f"{row['node']}: {row['reason']}" for row in self._rows[:SHOWN_NODES])
+            self._outcome.errors.append(
+                HopError(
+                    Hop.NODE,
+                    seen=f"nothing was proven on {enumeration([row['node'] for row in self._rows])}. {reasons}",
+                    fix="run the playbook kubegpu.autoscale.verify once a GPU is free, or set kubegpu_proof: false",
+                )
+            )
+
     # Reading.
+
+    def _given(self) -> ClusterParts:
+        """What the options of this run determine."""
+        specs = read_specs([manifests.autoscaler(self._options, manifests.MOST_REPLICAS)])
+        return ClusterParts(
+            rules=prometheus_rules(specs, self._rules),
+            prometheus=self._prometheus.name,
+            runtime_class=self._options.runtime_class,
+            backend=self._options.backend,
+        )
 
     def _look(self, reader: Reader, *, with_pods: bool) -> Seen:
         seen = reader.look(with_pods=with_pods)

@@ -75,6 +75,10 @@ GPU_OPERATOR = Sign(
     argument=re.compile(r"(^|/)gpu-operator$"),
     labels={"app": ("gpu-operator",), "app.kubernetes.io/component": ("gpu-operator",)},
 )
+# The DaemonSet by which the GPU operator installs the container toolkit.
+OPERATOR_TOOLKIT = Sign(
+    re.compile(r"(^|/)container-toolkit([:@]|$)"), labels={"app": ("nvidia-container-toolkit-daemonset",)}
+)
 # The DCGM for exporters that do not start one.
 HOST_ENGINE = Sign(
     re.compile(r"(^|/)dcgm([:@]|$)"), argument=re.compile(r"(^|/)nv-hostengine$"), labels={"app": ("nvidia-dcgm",)}

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import HopError
 from ..hops import Hop
 from .nodes import GpuNode
-from .record import Entry
+from .record import NAME, NAMESPACE, Entry
 
 UVM = "nvidia-uvm"
 # CUresult of cuda.h.
@@ -60,16 +60,19 @@ def read(message: str) -> CudaRun:
 def missing_gpus(node: GpuNode, entry: Entry | None) -> HopError | None:
     """Why the node has fewer GPUs than it should have; None if it has all.
 
-    entry: earlier proof. Without an expected number, the proven GPUs are expected.
+    entry: earlier proof. Without an expected number, the proven GPUs are expected, and those of the capacity.
     """
-    if node.is_shared:
+    if node.is_shared and node.allocatable:
         return None
     server = node.server
-    before = entry.gpus if entry and entry.versions.get("resource", node.resource) == node.resource else 0
     if server is not None and server.expected is not None:
         wanted, source = server.expected, "nvidia_driver_expected_gpus"
     else:
-        wanted, source = max((server.gpus if server else 0, "the PCI bus"), (before, "the last proof"))
+        wanted, source = max(
+            (server.gpus if server else 0, "the PCI bus"),
+            (_proven_gpus(node, entry), "the last proof"),
+            (node.capacity, "its capacity"),
+        )
     if node.allocatable >= wanted:
         return None
     on_bus = f", {server.gpus} on the PCI bus" if server else ""
@@ -81,8 +84,19 @@ def missing_gpus(node: GpuNode, entry: Entry | None) -> HopError | None:
         fix=f"on {node.name}: `journalctl -k --grep 'NVRM: Xid'` and `nvidia-smi`; if the GPU was removed for good, "
         f"set nvidia_driver_expected_gpus: {node.allocatable} for the host"
         if lost
-        else f"on {node.name}: `nvidia-smi`; `kubectl describe node {node.name}` and the log of the device plugin",
+        else f"on {node.name}: `nvidia-smi`; `kubectl describe node {node.name}` and the log of the device plugin; "
+        f"if it has fewer GPUs for good, `kubectl -n {NAMESPACE} delete configmap {NAME}`, and prove again",
     )
+
+
+def _proven_gpus(node: GpuNode, entry: Entry | None) -> int:
+    """GPUs of the earlier proof, at least one; 0 if it was of other devices, for example before MIG was enabled."""
+    if entry is None:
+        return 0
+    if not node.allocatable:
+        return max(entry.gpus, 1)
+    now = node.versions.get("resource")
+    return entry.gpus if entry.versions.get("resource", now) == now else 0
 
 
 def unfinished_fabric(node: GpuNode) -> HopError | None:

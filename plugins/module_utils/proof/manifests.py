@@ -24,6 +24,8 @@ APP = "app.kubernetes.io/name"
 PORT = 8000
 # Target of the workload's autoscaler, percent of a GPU; its load keeps one busy all the time.
 TARGET_VALUE = 50
+# More would occupy GPUs without proving more.
+MOST_REPLICAS = 2
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def autoscaler(options: Options, gpus: int) -> dict[str, Any]:
         "metric": "gpu",
         "target_value": TARGET_VALUE,
         "min_replicas": 1,
-        "max_replicas": min(gpus, 2),
+        "max_replicas": min(gpus, MOST_REPLICAS),
         "dead_time_seconds": 30,
         "scale_down": {"stabilization_window_seconds": 0},
         "backend": options.backend,

@@ -1,22 +1,24 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The nodes of a cluster for the proof: their GPUs, the pods that use them, and the versions of their software."""
+"""The nodes of a cluster for the proof: their GPUs, the pods that use them, and what a proof of them rests on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..autoscaling.capacity import gpus_of, gpus_per_pod
 from ..autoscaling.manifests import Manifest
+from ..autoscaling.quantity import parse_quantity
 from ..chain.objects import condition, is_ready, labels_of, name_of
+from ..chain.state.nodes import gpu_nodes as nodes_with_gpus
 from ..server.fabric import COMPLETED
 from ..server.gpu_node import OURS
+from .basis import NODE, ClusterParts, NodeParts, digest, known
 
 WHOLE = "nvidia.com/gpu"
 # Set by GPU feature discovery.
 _REPLICAS = "nvidia.com/gpu.replicas"
-_DRIVER = "nvidia.com/cuda.driver-version.full"
 _OVER = ("Succeeded", "Failed")
 
 
@@ -26,7 +28,8 @@ class Server:
 
     gpus:     number on the PCI bus, without those of other drivers.
     expected: expected number; None for the number on the PCI bus.
-    driver:   the loaded release; empty if none is.
+    driver:   the loaded release; empty if none is. uuids: those that nvidia-smi lists.
+    toolkit, toolkit_config: release of the container toolkit, and digest of its configuration.
     fabric:   state of the NVLink fabric by GPU, from nvidia-smi; empty without NVSwitches.
     """
 
@@ -34,6 +37,9 @@ class Server:
     gpus: int = 0
     expected: int | None = None
     driver: str = ""
+    uuids: tuple[str, ...] = ()
+    toolkit: str = ""
+    toolkit_config: str = ""
     fabric: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -45,12 +51,21 @@ class Server:
             gpus=sum(gpu.get("bound_driver") in OURS for gpu in facts.get("gpus") or ()),
             expected=facts.get("expected_gpus"),
             driver=facts.get("driver_version_loaded") or "",
+            uuids=tuple(facts.get("uuids") or ()),
+            toolkit=facts.get("toolkit") or "",
+            toolkit_config=facts.get("toolkit_config") or "",
             fabric=facts.get("fabric") or {},
         )
 
     @property
     def wanted(self) -> int:
         return self.gpus if self.expected is None else self.expected
+
+    @property
+    def reported(self) -> dict[str, str]:
+        """What a proof rests on, by its name in NODE."""
+        values = {"driver": self.driver, "toolkit": self.toolkit, "toolkit_config": self.toolkit_config}
+        return {**values, "gpus": digest(sorted(self.uuids))}
 
     @property
     def unfinished(self) -> dict[str, str]:
@@ -60,12 +75,12 @@ class Server:
 
 @dataclass(frozen=True)
 class GpuNode:
-    """A node that offers GPUs, or whose server has some.
+    """A node that has GPUs: it offers some, has a label or a server that shows some, or was proven before.
 
     machine:  machine ID of its kubelet.
-    resource: requested resource. allocatable, used: amounts of it.
+    resource: requested resource. allocatable, used: amounts of it. capacity: with GPUs that do not work.
     users:    pods that use its GPUs.
-    versions: versions of a CUDA program's dependencies there, as far as known.
+    versions: known values of what a proof of it rests on.
     server:   its server in the inventory; None if this run has not read it.
     """
 
@@ -73,6 +88,7 @@ class GpuNode:
     machine: str
     resource: str = WHOLE
     allocatable: int = 0
+    capacity: int = 0
     used: int = 0
     users: tuple[str, ...] = ()
     is_ready: bool = True
@@ -97,50 +113,52 @@ class GpuNode:
 
 
 def gpu_nodes(
-    nodes: Iterable[Manifest], pods: Sequence[Manifest], servers: Iterable[Server], components: Mapping[str, str]
+    nodes: Iterable[Manifest],
+    pods: Sequence[Manifest],
+    servers: Iterable[Server],
+    cluster: ClusterParts,
+    recorded: Collection[str] = (),
 ) -> list[GpuNode]:
-    """components: versions of cluster components that a node depends on, by name."""
-    known = {server.node: server for server in servers}
+    """recorded: machines of earlier proofs. They stay in the list when they offer no GPU."""
+    by_name = {server.node: server for server in servers}
     by_node: dict[str, list[Manifest]] = {}
     for pod in pods:
         if (pod.get("status") or {}).get("phase") not in _OVER:
             by_node.setdefault(pod["spec"].get("nodeName") or "", []).append(pod)
-    found = (
-        _gpu_node(node, by_node.get(node["metadata"]["name"], ()), known.get(node["metadata"]["name"]), components)
-        for node in nodes
-    )
-    return [node for node in found if node.allocatable or (node.server and node.server.wanted)]
+    named = [(node["metadata"]["name"], node) for node in nodes]
+    found = [(node, _gpu_node(node, by_node.get(name, ()), by_name.get(name), cluster)) for name, node in named]
+    return [gpu_node for node, gpu_node in found if _has_gpus(node, gpu_node, recorded)]
 
 
-def _gpu_node(
-    node: Manifest, pods: Sequence[Manifest], server: Server | None, components: Mapping[str, str]
-) -> GpuNode:
+def _has_gpus(node: Manifest, gpu_node: GpuNode, recorded: Collection[str]) -> bool:
+    """Whether it has GPUs for pods, or should have. An expected number of 0 shows that it has none any more."""
+    server = gpu_node.server
+    if gpu_node.allocatable or (server and server.wanted):
+        return True
+    if server and server.expected is not None:
+        return False
+    return gpu_node.machine in recorded or bool(nodes_with_gpus([node], {}))
+
+
+def _gpu_node(node: Manifest, pods: Sequence[Manifest], server: Server | None, cluster: ClusterParts) -> GpuNode:
     offered = gpus_of([node])
     resource = max(offered, key=lambda name: (offered[name], name == WHOLE), default=WHOLE)
     allocatable = offered.get(resource, 0)
     wanted = {name_of(pod): gpus_per_pod(pod["spec"]).get(resource, 0) for pod in pods}
     users = {name: count for name, count in wanted.items() if count}
-    info = (node.get("status") or {}).get("nodeInfo") or {}
-    labels = labels_of(node)
-    driver = (server.driver if server else "") or labels.get(_DRIVER, "")
-    versions = {
-        **components,
-        "driver": driver,
-        "kernel": info.get("kernelVersion", ""),
-        "runtime": info.get("containerRuntimeVersion", ""),
-        "resource": resource,
-    }
+    status = node.get("status") or {}
     return GpuNode(
         name=node["metadata"]["name"],
-        machine=info.get("machineID", ""),
+        machine=(status.get("nodeInfo") or {}).get("machineID", ""),
         resource=resource,
         allocatable=allocatable,
+        capacity=int(parse_quantity(str((status.get("capacity") or {}).get(resource, 0)))),
         used=sum(users.values()),
         users=tuple(sorted(users)),
         is_ready=is_ready(node) and not _is_pressed(node),
         is_cordoned=bool((node.get("spec") or {}).get("unschedulable")),
-        is_shared=_is_shared(resource, allocatable, labels, server),
-        versions={name: version for name, version in versions.items() if version},
+        is_shared=_is_shared(resource, allocatable, labels_of(node), server),
+        versions=known(NODE, NodeParts(cluster, node, list(offered), server.reported if server else {})),
         server=server,
     )
 

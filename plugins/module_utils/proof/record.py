@@ -20,7 +20,7 @@ CHAIN = "chain"
 class Entry:
     """One proof, successful or not.
 
-    at:       time. versions: versions of its dependencies.
+    at:       time. versions: known values of what it rests on, as basis.py lists it.
     gpus:     number of proven devices. uuids: which, if others remain to be proven.
     error:    why it failed: `text`, and for CUDA also `code` and `function`; empty if it is proven.
     """
@@ -33,11 +33,11 @@ class Entry:
     error: Mapping[str, Any] = field(default_factory=dict)
 
     def changes(self, versions: Mapping[str, str]) -> list[str]:
-        """Changed versions. A version that is unknown now does not count as changed."""
+        """What has changed. A value that was known and is unknown now has changed, too."""
         return [
-            f"{name} {self.versions.get(name, 'unknown')} -> {version}"
-            for name, version in sorted(versions.items())
-            if self.versions.get(name) != version
+            f"{name} {self.versions.get(name, 'unknown')} -> {versions.get(name, 'unknown')}"
+            for name in sorted({*self.versions, *versions})
+            if self.versions.get(name) != versions.get(name)
         ]
 
 

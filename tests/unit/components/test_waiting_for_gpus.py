@@ -98,12 +98,31 @@ def test_facts_of_servers_have_the_names_of_their_nodes() -> None:
     ]
 
 
-def test_facts_of_servers_have_the_expected_gpus_and_the_fabric() -> None:
+def test_facts_of_servers_have_what_a_proof_rests_on() -> None:
     described = "GPU 00000000:1B:00.0\n    Fabric\n        State                  : In Progress\n"
+    listed = "GPU 0: NVIDIA H200 (UUID: GPU-1)\n  MIG 1g.18gb     Device  0: (UUID: MIG-2)\n"
     host = {
         "ansible_facts": {"hostname": "a", "gpu_facts": {"gpus": []}},
         "nvidia_driver_expected_gpus": "8",
         "gpu_proof_described": {"stdout": described},
+        "gpu_proof_listed": {"stdout": listed},
+        "gpu_proof_toolkit": {"stdout": "NVIDIA Container Toolkit CLI version 1.19.0\ncommit: 0a1b"},
+        "gpu_proof_toolkit_config": {"stat": {"exists": True, "checksum": "0123456789abcdef"}},
     }
     (found,) = server_gpu_facts(["a"], {"a": host})
-    assert found["facts"] == {"gpus": [], "expected_gpus": 8, "fabric": {"00000000:1B:00.0": "In Progress"}}
+    assert found["facts"] == {
+        "gpus": [],
+        "expected_gpus": 8,
+        "fabric": {"00000000:1B:00.0": "In Progress"},
+        "uuids": ["GPU-1", "MIG-2"],
+        "toolkit": "1.19.0",
+        "toolkit_config": "0123456789ab",
+    }
+
+
+def test_commands_that_failed_or_did_not_run_give_no_facts() -> None:
+    failed = {"rc": 2, "msg": "no such file"}
+    names = ("gpu_proof_described", "gpu_proof_listed", "gpu_proof_toolkit", "gpu_proof_toolkit_config")
+    for result in (failed, {"skipped": True}, {"stat": {"exists": False}}):
+        host = {"ansible_facts": {"hostname": "a", "gpu_facts": {"gpus": []}}, **dict.fromkeys(names, result)}
+        assert server_gpu_facts(["a"], {"a": host}) == [{"node": "a", "facts": {"gpus": []}}]
