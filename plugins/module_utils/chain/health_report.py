@@ -33,9 +33,11 @@ def health_report(state: State, *, grace: bool = True, duration_s: float = 0) ->
     of_servers = servers.reported_hops(state)
     walked = [*of_servers, *CHAIN]
     hops = {hop: _hop(hop, findings, state) for hop in (Hop.ACCESS, *walked)}
-    is_proven = any(autoscaler.is_proven for autoscaler in state.autoscalers)
+    proven = frozenset(hop for autoscaler in state.autoscalers for hop in autoscaler.proven_hops)
     unchecked = [
-        hop for hop in walked if _is_partly_checked(hop, state) or (hops[hop]["status"] == "unknown" and not is_proven)
+        hop
+        for hop in walked
+        if _is_partly_checked(hop, state) or (hops[hop]["status"] == "unknown" and hop not in proven)
     ]
     return {
         "schema": SCHEMA,
@@ -70,7 +72,7 @@ def health_report(state: State, *, grace: bool = True, duration_s: float = 0) ->
 
 
 def _verdict(findings: Sequence[Finding], statuses: Sequence[str], unchecked: Sequence[Hop]) -> str:
-    """A hop without objects is unknown only if no autoscaler is proven, because that proof depends on each hop."""
+    """unchecked: also hops without objects that no proven autoscaler depends on."""
     severities = {finding.type.severity for finding in findings}
     if "error" in severities:
         return "broken"

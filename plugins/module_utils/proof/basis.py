@@ -131,7 +131,7 @@ def _gives_gpus(daemon_set: Manifest) -> Container | None:
 
 
 def _versions(found: Iterable[tuple[Manifest, Container]]) -> str:
-    """Charts or images, each with a digest of its settings; each node pool may have an object of its own."""
+    """Charts or images, each with a digest of its settings; each node pool may have a separate object."""
     versions = {
         f"{labels.get(_CHART) or labels.get('chart') or container.get('image') or '-'} ({digest(_settings(manifest))})"
         for manifest, container in found

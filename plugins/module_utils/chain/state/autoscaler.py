@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ...autoscaling.capacity import NVIDIA, gpus_per_pod
+from ...hops import Hop
 from ...marks import is_managed
 from ..demand import DemandState
 from ..objects import (
@@ -162,9 +163,17 @@ class AutoscalerState:
 
     @property
     def is_proven(self) -> bool:
-        """Whether each ready pod has a value that agrees with Prometheus, and the HPA acts on all its metrics."""
+        """Whether each ready pod has a value that agrees with Prometheus, and the HPA acts on all its metrics.
+
+        An HPA without a metric of the chain, for example on CPU alone, proves nothing of it.
+        """
         metrics_work = all(metric.is_proven for metric in self.metrics) and not self.metrics_without_value
-        return bool(self.ready_pods) and metrics_work and self.is_scaling
+        return bool(self.metrics) and bool(self.ready_pods) and metrics_work and self.is_scaling
+
+    @property
+    def proven_hops(self) -> frozenset[Hop]:
+        """Hops that its proof stands for: those of its metrics' paths; none if it is not proven."""
+        return frozenset(hop for metric in self.metrics for hop in metric.path if self.is_proven)
 
     def describe(self) -> dict[str, Any]:
         """In the format of modules."""

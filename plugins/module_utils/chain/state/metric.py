@@ -10,6 +10,7 @@ from typing import Any
 
 from ...autoscaling.promql import DCGM_EXPORTER
 from ...autoscaling.spec import ADAPTER
+from ...hops import CHAIN, Hop
 
 # A value agrees with Prometheus if it differs from its samples by at most this part of the target value.
 TOLERANCE = 0.05
@@ -54,6 +55,13 @@ class MetricState:
     @property
     def is_of_gpus(self) -> bool:
         return self.reporter == DCGM_EXPORTER.name
+
+    @property
+    def path(self) -> tuple[Hop, ...]:
+        """The hops of its value: all for GPUs, else from what its rule reads, or from the metrics API alone."""
+        first = Hop.LABELS if self.sources else Hop.RULE if self.series else Hop.METRICS_API
+        first = CHAIN[0] if self.is_of_gpus else first
+        return CHAIN[CHAIN.index(first) :]
 
     @property
     def needs_profiling(self) -> bool:
