@@ -59,6 +59,14 @@ options:
       - C(docs/several-models.md) compares it with other ways to share GPUs.
     type: bool
     default: false
+  shared_rules_only:
+    description:
+      - Writes the recording rules of O(autoscalers) that all namespaces share, and nothing else. The targets need not
+        exist.
+      - For administrators of teams with the rights of one namespace (C(docs/rights-namespace.yml)), which may read
+        these rules and not write them.
+    type: bool
+    default: false
 requirements:
   - kubernetes >= 30.1 (Python)
 attributes:
@@ -323,6 +331,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import G
 STATE = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "divide_gpus": {"type": "bool", "default": False},
+    "shared_rules_only": {"type": "bool", "default": False},
 }
 
 
@@ -338,8 +347,9 @@ def main() -> None:
         kube = module.kube_client()
         prometheus = module.prometheus_client(kube)
         rules = module.rule_options()
-        outcome = module.outcome = reconcile(kube, prometheus, autoscalers, rules, divides_gpus=params["divide_gpus"])
-        if params["verify"] and not module.check_mode and not outcome.errors:
+        how = {"divides_gpus": params["divide_gpus"], "shared_rules_only": params["shared_rules_only"]}
+        outcome = module.outcome = reconcile(kube, prometheus, autoscalers, rules, **how)
+        if params["verify"] and not params["shared_rules_only"] and not module.check_mode and not outcome.errors:
             verify(kube, prometheus, autoscalers, Deadline(params["wait_timeout"]), outcome)
             if not outcome.errors:
                 narrow_rules(kube, prometheus, autoscalers, rules, outcome)

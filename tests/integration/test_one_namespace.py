@@ -5,13 +5,28 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from copy import deepcopy
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import (
+    BACKENDS,
+    all_rules,
+    check_backends,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
+    EXPORTER_ANNOTATION,
+    RuleOptions,
+    is_shared,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import read_specs
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import MANAGER
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import labels as labels_of
 from collection import ROOT
 from control_plane import ControlPlane, eventually
@@ -25,6 +40,7 @@ from workloads import Workloads
 
 RIGHTS = (ROOT / "docs" / "rights-namespace.yml").read_text()
 ROLES = yaml.safe_load(RIGHTS)["items"]
+PROFILE_RULE = ("prometheusrules", "kubegpu-gpu")
 # What a load test makes, besides.
 LOAD = {
     "metadata": {"name": "kubegpu-loadtest"},
@@ -41,9 +57,42 @@ def roles_of(namespace: str) -> list[dict[str, Any]]:
     return yaml.safe_load(re.sub(r"(kubegpu[.-])ml\.", rf"\g<1>{namespace}.", RIGHTS))["items"]
 
 
+def specs_of_all(namespace: str) -> list[dict[str, Any]]:
+    """An autoscaler for each profile and for a metric of the team, by each backend that supports it."""
+    found = []
+    for metric, backend in product([*PROFILES, {"name": "queue", "query": "max by (namespace, pod) (x)"}], BACKENDS):
+        name = f"{metric['name'] if isinstance(metric, dict) else metric}-{backend}".replace("_", "-")
+        row = {"namespace": namespace, "target": {"name": name}, "metric": metric, "max_replicas": 4, "target_value": 5}
+        with suppress(HopError):
+            check_backends(read_specs([{**row, "backend": backend}]), RuleOptions())
+            found.append({**row, "backend": backend})
+    return found
+
+
+def rules_of_others() -> list[dict[str, Any]]:
+    """Rules that other namespaces read: those of every profile and backend, and those of another team."""
+    rules: list[dict[str, Any]] = all_rules(read_specs(specs_of_all("other-team")), RuleOptions())
+    return rules
+
+
+def administrator_writes(plane: ControlPlane, kube: client.ApiClient, namespace: str) -> dict[str, Any]:
+    """The rules that all namespaces share, once Prometheus has scraped the exporter, whose job they name."""
+    wanted = {"autoscalers": specs_of_all(namespace), "shared_rules_only": True}
+    api, done = client.CustomObjectsApi(kube), {}
+
+    def is_limited() -> bool:
+        done.update(run_module("gpu_autoscaler", {"kubeconfig": str(plane.kubeconfig), **wanted}))
+        rule = api.get_namespaced_custom_object("monitoring.coreos.com", "v1", MONITORING, *PROFILE_RULE)
+        return EXPORTER_ANNOTATION in rule["metadata"].get("annotations", {})
+
+    eventually(is_limited, "the shared rules name the exporter's job", PROOF_S)
+    assert "failed" not in done, done
+    return done
+
+
 class Tenant:
     def __init__(self, plane: ControlPlane, kube: client.ApiClient, namespace: str) -> None:
-        self.kubeconfig, self.namespace = str(plane.kubeconfig_of(GUEST)), namespace
+        self.plane, self.kubeconfig, self.namespace = plane, str(plane.kubeconfig_of(GUEST)), namespace
         self._rbac = client.RbacAuthorizationV1Api(kube)
 
     def run(self, module: str, **options: Any) -> dict[str, Any]:
@@ -68,6 +117,7 @@ def tenant(plane: tuple[ControlPlane, client.ApiClient], chain: MetricChain, wor
         workloads.ready_pod(pod, app="chat")
     chain.exporter.gpus(workloads.namespace, {"chat-0": 50, "chat-1": 50})
     with ExitStack() as stack:
+        administrator_writes(*plane, workloads.namespace)
         for role, namespace in zip(roles_of(workloads.namespace), (workloads.namespace, MONITORING), strict=True):
             stack.enter_context(allowed_in(plane[1], namespace, GUEST, role))
         yield Tenant(*plane, workloads.namespace)
@@ -98,7 +148,7 @@ def test_an_autoscaler_is_made_proven_judged_and_removed(tenant: Tenant) -> None
     removed = tenant.run("gpu_autoscaler", state="absent", autoscalers=[wanted])
     assert removed["changed"] is True
     [warning] = removed["warnings"]
-    assert "an HPA elsewhere may use PrometheusRule kubegpu-gpu, which stays" in warning
+    assert re.search("an HPA elsewhere may use PrometheusRule kubegpu-.*, which stays", warning)
 
 
 def test_a_team_writes_the_rules_of_its_namespace_alone(tenant: Tenant, kube: client.ApiClient) -> None:
@@ -114,20 +164,60 @@ def test_a_team_writes_the_rules_of_its_namespace_alone(tenant: Tenant, kube: cl
     wanted = {"namespace": tenant.namespace, "target": {"name": "chat"}, "max_replicas": 4}
     own = {**wanted, "metric": metric, "target_value": 5}
     assert tenant.run("gpu_autoscaler", verify=False, autoscalers=[own])["result"]["rules"][0]["name"] == name
-    assert names() == [name]
+    assert name in names()
 
-    theirs = deepcopy(api.get_namespaced_custom_object(*place, name))
-    theirs["metadata"] = {"name": "kubegpu.other-team.queue", "namespace": MONITORING}
-    api.create_namespaced_custom_object(*place, theirs)
     guest = client.CustomObjectsApi(config.new_client_from_config(tenant.kubeconfig))
-    for other in ("kubegpu.other-team.queue", "kubegpu-alerts-chain"):
-        with pytest.raises(ApiException) as refused:
-            guest.patch_namespaced_custom_object(*place, other, {"spec": {"groups": []}})
-        assert refused.value.status == 403
+    others = rules_of_others()
+    assert {profile.replace("_", "-") for profile in PROFILES} <= {
+        rule["metadata"]["name"].removeprefix("kubegpu-") for rule in others if is_shared(rule)
+    }
+    for rule in [*others, {**others[0], "metadata": {**others[0]["metadata"], "name": "kubegpu-alerts-chain"}}]:
+        other = rule["metadata"]["name"]
+        body = {**rule, "metadata": {**rule["metadata"], "namespace": MONITORING}}
+        attempts = {
+            "create": lambda body=body: guest.create_namespaced_custom_object(*place, body),
+            "update": lambda body=body, other=other: guest.replace_namespaced_custom_object(*place, other, body),
+            "patch": lambda other=other: guest.patch_namespaced_custom_object(*place, other, {"spec": {"groups": []}}),
+            "apply": lambda body=body, other=other: guest.patch_namespaced_custom_object(
+                *place, other, body, field_manager=MANAGER, _content_type="application/apply-patch+yaml"
+            ),
+            "delete": lambda other=other: guest.delete_namespaced_custom_object(*place, other),
+        }
+        for attempt in attempts.values():
+            with pytest.raises(ApiException) as refused:
+                attempt()
+            assert refused.value.status == 403
 
     removed = tenant.run("gpu_autoscaler", state="absent", autoscalers=[own])
     assert [entry["action"] for entry in removed["result"]["rules"]] == ["deleted"]
-    assert names() == ["kubegpu.other-team.queue"]
+    assert name not in names()
+
+
+def test_a_team_without_a_shared_rule_is_told_who_writes_it(tenant: Tenant, kube: client.ApiClient) -> None:
+    api, place = client.CustomObjectsApi(kube), ("monitoring.coreos.com", "v1", MONITORING, "prometheusrules")
+    wanted = {"namespace": tenant.namespace, "target": {"name": "chat"}, "max_replicas": 4}
+    api.delete_namespaced_custom_object(*place, "kubegpu-gpu")
+    for seen in ("does not exist", "differs from what these autoscalers need"):
+        failed = tenant.run("gpu_autoscaler", verify=False, autoscalers=[wanted])
+        assert failed["failed"]
+        assert f"kubegpu-gpu serves the autoscalers of all namespaces and {seen}, and user {GUEST}" in failed["msg"]
+        assert "-e gpu_autoscaling_shared_rules_only=true" in failed["fix"]
+        assert [entry["action"] for entry in failed["result"]["autoscalers"]] == ["failed"]
+        administrator_writes(tenant.plane, kube, tenant.namespace)
+        made = tenant.run("gpu_autoscaler", verify=False, autoscalers=[wanted])
+        assert [entry["action"] for entry in made["result"]["rules"]] == ["unchanged"]
+        assert tenant.run("gpu_autoscaler", state="absent", autoscalers=[wanted])["changed"] is True
+        api.patch_namespaced_custom_object(*place, "kubegpu-gpu", {"spec": {"groups": []}})
+
+
+def test_an_administrator_writes_shared_rules_and_nothing_else(tenant: Tenant, kube: client.ApiClient) -> None:
+    again = administrator_writes(tenant.plane, kube, tenant.namespace)
+    assert again["changed"] is False
+    assert {entry["name"] for entry in again["result"]["rules"]} == {
+        rule["metadata"]["name"] for rule in rules_of_others() if is_shared(rule)
+    }
+    autoscaling = client.AutoscalingV2Api(kube)
+    assert autoscaling.list_namespaced_horizontal_pod_autoscaler(tenant.namespace).items == []
 
 
 def test_the_playbooks_go_through(tmp_path: Path, tenant: Tenant) -> None:

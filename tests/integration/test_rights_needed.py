@@ -17,7 +17,7 @@ from keda_name import published
 from kubernetes import client
 from metric_chain import MONITORING, MetricChain
 from module_process import run_module
-from test_one_namespace import roles_of
+from test_one_namespace import administrator_writes, roles_of
 from test_rights_of_targets import KINDS
 from workloads import Workloads
 
@@ -208,11 +208,16 @@ def test_each_right_of_the_cluster_roles_is_used(
 
 
 def test_each_right_of_one_namespace_is_used(
-    plane: tuple[ControlPlane, client.ApiClient], workloads: Workloads, work: Callable[[User, User], None]
+    plane: tuple[ControlPlane, client.ApiClient],
+    chain: MetricChain,
+    workloads: Workloads,
+    work: Callable[[User, User], None],
 ) -> None:
     places = (workloads.namespace, MONITORING)
     roles = [at_port(role, plane[1]) for role in roles_of(workloads.namespace)]
     with ExitStack() as stack:
+        chain.exporter.gpus(workloads.namespace, {"chat-deployment-0": 50})
+        administrator_writes(*plane, workloads.namespace)
         for role, place in zip(roles, places, strict=True):
             stack.enter_context(allowed_in(plane[1], place, GUEST, role))
         tenant = User(plane[0], GUEST)

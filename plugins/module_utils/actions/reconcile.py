@@ -8,7 +8,7 @@ from typing import Any
 
 from ..autoscaling.backends import all_rules, backend_of, check_backends, needs_scaled_object, unused_rules
 from ..autoscaling.behaviors import describe_behaviors
-from ..autoscaling.manifests import AUTOSCALER_ANNOTATION, Manifest, RuleOptions
+from ..autoscaling.manifests import AUTOSCALER_ANNOTATION, Manifest, RuleOptions, is_shared
 from ..autoscaling.spec import Autoscaler, read_keys
 from ..chain.objects import Key, key_of, owners
 from ..cluster.kube import HPAS, SCALED_OBJECTS, KubeClient
@@ -45,12 +45,14 @@ def reconcile(
     rules: RuleOptions,
     *,
     divides_gpus: bool = False,
+    shared_rules_only: bool = False,
 ) -> Outcome:
     """Apply the recording rules, then the HPAs that read them.
 
     An object's failure does not stop the others, except for the HPAs of a rejected rule. Failures are collected
     in the outcome's errors.
     divides_gpus: lower the maxima to what the GPUs hold together.
+    shared_rules_only: apply the rules that all namespaces share, for users who may not, and nothing else.
     Raises: HopError before anything is changed, if a check fails.
     """
     check_backends(autoscalers, rules)
@@ -64,6 +66,13 @@ def reconcile(
             outcome.warnings += warnings
         rules, unknown = with_exporter_labels(rules, reader.trial.gpu_jobs, autoscalers, rules_there.values())
         outcome.warnings += unknown
+        if shared_rules_only:
+            needed = [rule for rule in all_rules(autoscalers, rules) if is_shared(rule)]
+            made, _scalers = write(
+                kube, outcome, [_rule_change(rules_there.get(key_of(rule)[1]), rule, ()) for rule in needed]
+            )
+            outcome.result |= {"autoscalers": [], "behaviors": [], "rules": made}
+            return outcome
         outcome.warnings += preflight(reader.state(rules), dry_run=kube.dry_run)
         autoscalers, warnings = resolve_dead_times(
             kube,

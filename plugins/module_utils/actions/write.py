@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..autoscaling.manifests import Manifest, metric_of
+from ..autoscaling.manifests import Manifest, is_shared, metric_of
 from ..chain.objects import key_of
 from ..cluster.errors import ApiError
 from ..cluster.kube import HPAS, RULES, SCALED_OBJECTS, KubeClient, Resource
@@ -18,6 +18,7 @@ from ..hops import Hop
 from ..marks import MANAGER, inventory_of, is_managed, is_of
 from .outcome import Outcome
 
+FORBIDDEN = 403
 _RESOURCES = {resource.kind: resource for resource in (RULES, HPAS, SCALED_OBJECTS)}
 
 
@@ -121,4 +122,18 @@ def _send(kube: KubeClient, change: Change) -> Manifest | None:
         # The namespace or kind does not exist yet: a dry run can only assume that the change would succeed.
         if kube.dry_run and err.is_not_found:
             return change.after
+        if err.status == FORBIDDEN and change.resource is RULES and is_shared(change.after):
+            raise _not_of_one_team(change, err) from err
         raise
+
+
+def _not_of_one_team(change: Change, err: ApiError) -> HopError:
+    """A rule that all namespaces share is an administrator's."""
+    seen = "does not exist" if change.before is None else "differs from what these autoscalers need"
+    return HopError(
+        Hop.RULE,
+        seen=f"{change.title} serves the autoscalers of all namespaces and {seen}, and user {err.refused_user} has no "
+        "permission to write it. It was not changed",
+        fix="have an administrator with the rights of docs/rights.yml run the playbook kubegpu.autoscale.autoscaling "
+        "with the same autoscalers, prometheus options and version, and -e gpu_autoscaling_shared_rules_only=true",
+    )

@@ -75,6 +75,11 @@ def prometheus_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> l
     return [*shared, *own]
 
 
+def is_shared(rule: Manifest) -> bool:
+    """Whether the autoscalers of all namespaces may read the rule, so that one team must not change it."""
+    return not namespace_of(rule) and AUTOSCALER_ANNOTATION not in (rule["metadata"].get("annotations") or {})
+
+
 def rule_names(autoscaler: Autoscaler) -> list[str]:
     """Names of the PrometheusRules for this autoscaler."""
     shared = [profile.rule_name(autoscaler.namespace) for profile in autoscaler.profiles if profile.recorded]
