@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from copy import deepcopy
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import (
-    BACKENDS,
     all_rules,
-    check_backends,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     EXPORTER_ANNOTATION,
@@ -25,11 +22,11 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import read_specs
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import MANAGER
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import labels as labels_of
 from collection import ROOT
 from control_plane import ControlPlane, eventually
+from every_spec import every_spec
 from guests import GUEST, allowed_in
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
@@ -57,27 +54,15 @@ def roles_of(namespace: str) -> list[dict[str, Any]]:
     return yaml.safe_load(re.sub(r"(kubegpu[.-])ml\.", rf"\g<1>{namespace}.", RIGHTS))["items"]
 
 
-def specs_of_all(namespace: str) -> list[dict[str, Any]]:
-    """An autoscaler for each profile and for a metric of the team, by each backend that supports it."""
-    found = []
-    for metric, backend in product([*PROFILES, {"name": "queue", "query": "max by (namespace, pod) (x)"}], BACKENDS):
-        name = f"{metric['name'] if isinstance(metric, dict) else metric}-{backend}".replace("_", "-")
-        row = {"namespace": namespace, "target": {"name": name}, "metric": metric, "max_replicas": 4, "target_value": 5}
-        with suppress(HopError):
-            check_backends(read_specs([{**row, "backend": backend}]), RuleOptions())
-            found.append({**row, "backend": backend})
-    return found
-
-
 def rules_of_others() -> list[dict[str, Any]]:
     """Rules that other namespaces read: those of every profile and backend, and those of another team."""
-    rules: list[dict[str, Any]] = all_rules(read_specs(specs_of_all("other-team")), RuleOptions())
-    return rules
+    specs = read_specs([spec for _title, spec in every_spec("other-team")])
+    return [dict(rule) for rule in all_rules(specs, RuleOptions())]
 
 
 def administrator_writes(plane: ControlPlane, kube: client.ApiClient, namespace: str) -> dict[str, Any]:
     """The rules that all namespaces share, once Prometheus has scraped the exporter, whose job they name."""
-    wanted = {"autoscalers": specs_of_all(namespace), "shared_rules_only": True}
+    wanted = {"autoscalers": [spec for _title, spec in every_spec(namespace)], "shared_rules_only": True}
     api, done = client.CustomObjectsApi(kube), {}
 
     def is_limited() -> bool:

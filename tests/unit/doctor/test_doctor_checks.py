@@ -636,6 +636,13 @@ def _(cluster: Cluster) -> None:
     cluster.rule["evaluationTime"] = 3.5
 
 
+@fault("RULE_OUTSIDE_NAMESPACE")
+def _(cluster: Cluster) -> None:
+    recording = {"record": SERIES, "expr": "vector(100)", "labels": {"namespace": "team-b", "pod": "chat-0"}}
+    groups = [{"name": "queue", "rules": [recording]}]
+    cluster.rule_objects.append({"metadata": meta("kubegpu.team-a.queue", "monitoring"), "spec": {"groups": groups}})
+
+
 @fault("RULE_TWICE")
 def _(cluster: Cluster) -> None:
     cluster.prometheus["rules"] = {SERIES: [cluster.rule, cluster.rule]}
@@ -1943,6 +1950,7 @@ WITHOUT_A_TIME = {
     "RULE_JOINS_WRONG_POD",
     "RULE_LABEL_RENAMED",
     "RULE_MISSING",
+    "RULE_OUTSIDE_NAMESPACE",
     "RULE_POD_LABELS_MISSING",
     "RULE_POD_STATES_SLOW",
     "RULE_RATE_OF_GAUGE",

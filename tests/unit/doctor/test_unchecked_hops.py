@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import combinations, product
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -21,34 +21,24 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.metric import MetricState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.prometheus import PrometheusState
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import CHAIN, Hop
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.before import _metric
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.words import headline
 from clusters import Cluster, rows
+from every_spec import OWN, every_spec
 
 CPU = "CPU"
 PODS_OF_CHAT = ("chat-0", "chat-1")
 # Hops of dcgm-exporter. Model servers are scraped, too, so their series name pods.
 OF_GPUS = CHAIN[: CHAIN.index(Hop.LABELS)]
-OWN = {"queue": {"name": "queue", "query": "sum by (namespace, pod) (waiting)"}, "existing": {"name": "sqs"}}
-DEMANDS: tuple[dict[str, Any], ...] = ({}, {"demand": {"source": "istio"}})
 
 
 @cache
 def kinds() -> dict[str, tuple[MetricState, ...]]:
-    """Metrics of each accepted spec, by profile or custom metric, type, backend and demand; and of an HPA on CPU."""
+    """Metrics of each spec that is accepted, and of an HPA on CPU."""
     found: dict[str, tuple[MetricState, ...]] = {CPU: ()}
-    metrics = {**{name: name for name in PROFILES}, **OWN}
-    for (name, given), type_, backend, demand in product(
-        metrics.items(), (PODS, OBJECT, EXTERNAL), (ADAPTER, KEDA), DEMANDS
-    ):
-        row = {"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 4, "metric": given, "target_value": 5}
-        try:
-            (autoscaler,) = read_specs([{**row, "metric_type": type_, "backend": backend, **demand}])
-        except HopError:
-            continue
-        title = " ".join((name, type_, backend, *demand))
+    for title, spec in every_spec("ml"):
+        (autoscaler,) = read_specs([spec])
         found[title] = tuple(_metric(autoscaler, target) for target in autoscaler.metric_targets)
     return found
 

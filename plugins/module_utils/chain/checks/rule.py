@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...autoscaling.dcgm_fields import reads_fields
+from ...autoscaling.manifests import recordings_of
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
@@ -36,6 +37,8 @@ _PUNCTUALITY = 0.95
 _SERIES = ("prometheus", "metrics")
 # Recorded series have colons in their names, by Prometheus' convention.
 _RECORDED = re.compile(r"[a-zA-Z_]\w*(?::\w+)+")
+# Names of rules of one namespace: of a metric, or of a workload.
+_OWNER = re.compile(r"kubegpu[.-]([a-z0-9-]+)\.")
 
 RULE_NOT_SELECTED = FindingType(
     "RULE_NOT_SELECTED",
@@ -219,6 +222,33 @@ def rules_are_evaluated(state: State) -> Iterator[CheckResult]:
         if several and several[0][1] > 1:
             seen = f"{several[0][1]} rules record it"
             yield CheckResult(RULE_TWICE, f"series {series}", seen, template_vars={"series": series})
+
+
+RULE_OUTSIDE_NAMESPACE = FindingType(
+    "RULE_OUTSIDE_NAMESPACE",
+    Hop.RULE,
+    "error",
+    cause="the rule belongs to namespace {owner} by its name, and can record values for the workloads of others",
+    fix="find who changed it: kubectl -n {namespace} get prometheusrule {name} --output=yaml --show-managed-fields; "
+    "delete it, and create the autoscalers of {owner} again",
+)
+
+
+@check("rules of one namespace record it alone", RULE_OUTSIDE_NAMESPACE, needs=("rule_objects",))
+def rules_keep_to_their_namespace(state: State) -> Iterator[CheckResult]:
+    """RBAC permits a rule by its name, and does not know its contents."""
+    for rule_object in state.rule_objects:
+        place = place_of(rule_object)
+        owner = _OWNER.match(place["name"])
+        outside = [
+            recording["record"]
+            for recording in recordings_of(rule_object)
+            if owner and (recording.get("labels") or {}).get("namespace") != owner[1]
+        ]
+        if owner and outside:
+            seen = f"records {enumeration(outside)} without the label namespace: {owner[1]}"
+            title = f"PrometheusRule {name_of(rule_object)}"
+            yield CheckResult(RULE_OUTSIDE_NAMESPACE, title, seen, template_vars={**place, "owner": owner[1]})
 
 
 def _users(state: State) -> dict[str, list[AutoscalerState]]:
