@@ -21,6 +21,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.clus
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.servers import NoCluster
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.servers import Server as Examined
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import Hop
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.basis import ClusterParts
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.cuda import (
     cuda_errors,
     missing_gpus,
@@ -60,7 +61,7 @@ def proof(machine: dict[str, str], folder: Path, known: dict[str, Any], *, alloc
     subprocess.run([sys.executable, folder / "cuda_proof.py"], env=machine, stdout=subprocess.DEVNULL)
     status = {"allocatable": {"nvidia.com/gpu": str(allocatable)}, "nodeInfo": {"machineID": "m"}}
     server = Server.of({"node": "gpu1", "facts": known})
-    (node,) = gpu_nodes([{"metadata": {"name": "gpu1"}, "spec": {}, "status": status}], [], [server], {})
+    (node,) = gpu_nodes([{"metadata": {"name": "gpu1"}, "spec": {}, "status": status}], [], [server], ClusterParts())
     found = [
         unfinished_fabric(node),
         missing_gpus(node, None),

@@ -18,7 +18,6 @@ from ..hops import Hop
 from ..marks import MANAGER, inventory_of, is_managed, is_of
 from .outcome import Outcome
 
-FORBIDDEN = 403
 _RESOURCES = {resource.kind: resource for resource in (RULES, HPAS, SCALED_OBJECTS)}
 
 
@@ -122,7 +121,7 @@ def _send(kube: KubeClient, change: Change) -> Manifest | None:
         # The namespace or kind does not exist yet: a dry run can only assume that the change would succeed.
         if kube.dry_run and err.is_not_found:
             return change.after
-        if err.status == FORBIDDEN and change.resource is RULES and is_shared(change.after):
+        if err.refused_user and change.resource is RULES and is_shared(change.after):
             raise _not_of_one_team(change, err) from err
         raise
 
