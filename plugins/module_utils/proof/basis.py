@@ -93,6 +93,7 @@ NODE: Mapping[str, Callable[[NodeParts], str]] = {
     "driver": lambda of: of.server.get("driver") or labels_of(of.node).get(_DRIVER, ""),
     "gpus": lambda of: of.server.get("gpus", ""),
     "kernel": lambda of: of.info("kernelVersion"),
+    "kubelet": lambda of: of.info("kubeletVersion"),
     "plugin": lambda of: of.cluster.plugin,
     "resource": lambda of: ", ".join(sorted(of.resources)),
     "runtime": lambda of: of.info("containerRuntimeVersion"),

@@ -23,6 +23,7 @@ def node(name: str = "gpu1", gpus: int = 8, *, resource: str = RESOURCE, **more:
             "nodeInfo": {
                 "bootID": more.get("boot", "1a2b3c4d-0000"),
                 "machineID": more.get("machine", f"machine-{name}"),
+                "kubeletVersion": "v1.36.3",
                 "kernelVersion": "6.8.0-60-generic",
                 "containerRuntimeVersion": "containerd://2.3.6",
             },
