@@ -5,6 +5,7 @@
 Run by systemd timers and by the playbooks `backup`, `restore` and `certificates`. Uses Python's own library, kubeadm,
 and containerd's `ctr`: etcdctl and etcdutl come from the image of etcd, so they always have etcd's release.
 Reads its settings from SETTINGS. The file is private: backups have the keys of the cluster.
+The plan on the controller decides what a restore does. `list` and `prune` run on the controller as well.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import contextlib
 import fcntl
 import gzip
 import hashlib
+import http.client
 import json
 import os
 import re
@@ -30,7 +32,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 ROOT = Path("/")
 SETTINGS = "etc/kubernetes/kubegpu/upkeep.json"
@@ -52,11 +54,20 @@ HEALTH = {
     "kube-controller-manager": "https://127.0.0.1:10257/healthz",
     "kube-scheduler": "https://127.0.0.1:10259/healthz",
 }
-NAME = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+# When it was made, and the first digits of its snapshot's digest: one name is one snapshot.
+NAME = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{12}")
+RECORD = "backup.json"  # written last: without it, a copy is incomplete
+SNAPSHOT = "etcd.db.gz"
+FILES = (SNAPSHOT, "kubernetes.tar")
+RESERVE = 256 << 20  # bytes that stay free: etcd often has the same disk
+DAY = 86400  # seconds
 # The watch caches of all clients have to see newer revisions than those that they know from before a restore: etcd's
 # documentation names a billion, which a cluster does not write between two backups.
 REVISIONS = 1_000_000_000
 WAIT = 300  # seconds
+LOCK_WAIT = 120
+COPY_WAIT = 1800
+COMPARE_WAIT = 60
 _MODULE = re.compile(r"nvidia(?:-current|-tesla(?:-[0-9]+)?)?(?:-open)?\.ko(?:\.(?:xz|zst|gz))?")
 
 
@@ -67,56 +78,68 @@ class Failure(Exception):
 def main() -> int:
     parser = argparse.ArgumentParser(description="Backups, certificates and status of a node of kubegpu.autoscale")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("backup", help="back up etcd and /etc/kubernetes")
-    renew = commands.add_parser("certificates", help="renew certificates that expire soon")
-    renew.add_argument("--force", action="store_true", help="renew certificates that are valid for long, too")
-    commands.add_parser("status", help="write the metrics")
-    commands.add_parser("member", help="describe the member of etcd")
-    for name, text in (
-        ("restore-prepare", "write the data of a backup beside those of etcd"),
-        ("restore-stop", "stop the control plane of this server"),
-        ("restore-swap", "give etcd the data of the backup"),
-        ("restore-start", "start the control plane of this server"),
-        ("restore-end", "end the restore"),
-    ):
-        step = commands.add_parser(name, help=text)
-        step.add_argument("--backup", required=True, help="folder of the backup")
-        if name == "restore-prepare":
-            step.add_argument("--members", required=True, help="NAME=URL of each member, with a comma between")
+
+    def command(name: str, text: str, *options: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text)
+        for option in options:
+            made.add_argument(option, required=True)
+        return made
+
+    command("backup", "back up etcd and /etc/kubernetes")
+    command("certificates", "renew certificates that expire soon").add_argument(
+        "--force", action="store_true", help="renew certificates that are valid for long, too"
+    )
+    command("status", "write the metrics")
+    command("list", "list the backups below a folder", "--folder").add_argument("--check", default="", help="a name")
+    command("prune", "remove old backups", "--folder", "--keep", "--made")
+    command("copy", "copy a backup to a mounted file system", "--folder", "--keep", "--backup")
+    member_of = command("member", "describe the member of etcd", "--folder")
+    member_of.add_argument("--check", default="", help="name of a backup of which the digest is computed")
+    member_of.add_argument("--ask", default="", help="peer URLs to query if etcd does not answer, with a comma between")
+    command("restore-prepare", "write a backup's data beside those of etcd", "--backup", "--sha256", "--members")
+    command("restore-save", "back up what is replaced", "--sha256")
+    command("restore-stop", "stop the control plane of this server", "--sha256")
+    command("restore-swap", "give etcd the data of the backup", "--sha256")
+    command("restore-start", "start the control plane of this server", "--sha256")
+    command("restore-end", "compare the members of etcd and end the restore", "--sha256", "--members")
+    command("restore-abort", "discard what is prepared")
     given = parser.parse_args()
     os.umask(0o077)
     try:
-        with alone():
+        with contextlib.nullcontext() if given.command in READS else alone(given.command):
             result = run_command(given)
-    except Failure as error:
+    except (Failure, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     print(json.dumps(result, sort_keys=True))
-    return 0
+    if result.get("failed"):
+        print(result["failed"], file=sys.stderr)
+    return int("failed" in result)
+
+
+# These write nothing of the server's, or one file at once. `copy` may wait for a mount, and its parent has the lock.
+READS = ("status", "list", "prune", "copy", "member")
 
 
 def run_command(given: argparse.Namespace) -> dict[str, Any]:
-    settings = read_json(ROOT / SETTINGS)
-    match given.command:
-        case "backup":
-            return with_status(settings, lambda: backup(settings))
-        case "certificates":
-            return with_status(settings, lambda: renew_certificates(settings, force=given.force))
-        case "status":
-            return write_status(settings)
-        case "member":
-            return member()
-        case "restore-prepare":
-            return prepare(Path(given.backup), given.members)
-        case "restore-stop":
-            return stop(Path(given.backup).name)
-        case "restore-swap":
-            return swap(Path(given.backup).name)
-        case "restore-start":
-            return start(Path(given.backup).name)
-        case "restore-end":
-            return end(settings, Path(given.backup).name)
-    raise AssertionError(given.command)
+    settings = read_json(ROOT / SETTINGS) if given.command not in ("list", "prune", "copy", "member") else {}
+    acts: dict[str, Callable[[], dict[str, Any]]] = {
+        "backup": lambda: with_status(settings, lambda: backup(settings)),
+        "certificates": lambda: with_status(settings, lambda: renew_certificates(settings, force=given.force)),
+        "status": lambda: write_status(settings),
+        "list": lambda: {"backups": rows(Path(given.folder), given.check)},
+        "prune": lambda: prune(Path(given.folder), int(given.keep), given.made),
+        "copy": lambda: copy(Path(given.backup), Path(given.folder), int(given.keep)),
+        "member": lambda: member(Path(given.folder), given.check, given.ask),
+        "restore-prepare": lambda: prepare(Path(given.backup), given.sha256, given.members),
+        "restore-save": lambda: save(settings, given.sha256),
+        "restore-stop": lambda: stop(given.sha256),
+        "restore-swap": lambda: swap(given.sha256),
+        "restore-start": lambda: start(given.sha256),
+        "restore-end": lambda: end(settings, given.sha256, given.members),
+        "restore-abort": abort,
+    }
+    return acts[given.command]()
 
 
 def with_status(settings: dict[str, Any], act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -132,10 +155,25 @@ def with_status(settings: dict[str, Any], act: Callable[[], dict[str, Any]]) -> 
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """One at a time: a timer may start beside a playbook."""
-    with (ROOT / "run/kubegpu-upkeep.lock").open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def alone(command: str) -> Iterator[None]:
+    """One at a time: a timer may start beside a playbook. Does not wait for ever for one that hangs."""
+    with (ROOT / "run/kubegpu-upkeep.lock").open("a+", encoding="utf-8") as lock:
+        until = time.monotonic() + LOCK_WAIT
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    lock.seek(0)
+                    raise Failure(
+                        f"{command} -> {lock.read() or 'another run'} has not ended within {LOCK_WAIT} s on this "
+                        "server. Nothing was changed. Next: wait for it, or see why it hangs and end it"
+                    ) from None
+                time.sleep(0.2)
+        lock.truncate(0)
+        lock.write(f"{command}, process {os.getpid()},")
+        lock.flush()
         yield
 
 
@@ -167,20 +205,56 @@ def write_json(path: Path, document: dict[str, Any], mode: int = 0o600) -> None:
 
 
 def write_text(path: Path, text: str, mode: int = 0o600) -> None:
-    """All of it or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.chmod(mode)
-    partial.replace(path)
+    """All of it or nothing, as a new file: a link that another user has put there is replaced, never followed."""
+    folder = open_folder(path.parent, 0o755 if mode & 0o004 else 0o700)
+    partial = f".{path.name}.{os.urandom(6).hex()}.partial"
+    try:
+        file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=folder)
+        try:
+            with os.fdopen(file, "w", encoding="utf-8") as content:
+                content.write(text)
+                os.fchmod(file, mode)
+            os.replace(partial, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            os.unlink(partial, dir_fd=folder)
+            raise
+    finally:
+        os.close(folder)
 
 
-def digest(path: Path) -> str:
-    with path.open("rb") as content:
-        made = hashlib.sha256()
-        while block := content.read(1 << 20):
-            made.update(block)
-        return made.hexdigest()
+def open_folder(path: Path, mode: int) -> int:
+    """Descriptor of a folder, which is made where it is missing. Links in folders of other users are not followed."""
+    folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+    for part in path.absolute().parts[1:]:
+        parent, state = folder, os.fstat(folder)
+        trusted = state.st_uid in (0, os.geteuid()) and not state.st_mode & 0o022
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, mode, dir_fd=parent)
+                os.chmod(part, mode, dir_fd=parent)
+            link = 0 if trusted else os.O_NOFOLLOW
+            folder = os.open(part, os.O_RDONLY | os.O_DIRECTORY | link, dir_fd=parent)
+        finally:
+            os.close(parent)
+    return folder
+
+
+def digest(content: IO[bytes]) -> str:
+    made = hashlib.sha256()
+    while block := content.read(1 << 20):
+        made.update(block)
+    return made.hexdigest()
+
+
+def require_space(folder: Path, needed: int) -> None:
+    """Before anything is written. needed: bytes."""
+    found = os.statvfs(folder)
+    free = found.f_bavail * found.f_frsize
+    if free < needed + RESERVE:
+        raise Failure(
+            f"{folder}: {free >> 20} MiB are free, and {(needed + RESERVE) >> 20} MiB are needed. Nothing was changed. "
+            "Next: remove what is not needed any more, such as old backups, and member.before-* in the folder of etcd"
+        )
 
 
 def wait_for(what: str, condition: Callable[[], bool], timeout: float = WAIT) -> None:
@@ -236,16 +310,46 @@ def release_mounts() -> None:
             folder.rmdir()
 
 
-def member() -> dict[str, Any]:
-    """The member of etcd of this server, and a restore that has not ended."""
-    text = manifest(ETCD)
+def member(folder: Path, check: str = "", ask: str = "") -> dict[str, Any]:
+    """The member of etcd of this server, its backups, a restore that has not ended, and which other members answer.
+
+    check: name of a backup that counts as complete only if its digest is right.
+    ask:   peer URLs that are queried as well if etcd does not answer here.
+    """
+    text, identity = manifest(ETCD), read_json(ROOT / IDENTITY)
+    own, found = flag(text, "initial-advertise-peer-urls"), rows(folder, check)
+    peers = listed = members()
+    if not listed:
+        mine = [row for row in found if row["complete"] and row["cluster"] == identity.get("uid")]
+        newest = max(mine, key=lambda row: row["created"], default={})
+        peers = (
+            by_url(flag(text, "initial-cluster"))
+            | newest.get("members", {})
+            | dict.fromkeys(filter(None, ask.split(",")), "")
+        )
     return {
         "name": flag(text, "name"),
-        "peer": flag(text, "initial-advertise-peer-urls"),
-        "identity": read_json(ROOT / IDENTITY),
-        "restoring": read_json(ROOT / RESTORING).get("name", ""),
-        "backups": [path.name for path in backups(Path(read_json(ROOT / SETTINGS)["backup_folder"]))],
+        "peer": own,
+        "identity": identity,
+        "restoring": read_json(ROOT / RESTORING),
+        "backups": found,
+        "living": {url: name for url, name in peers.items() if url != own and answers(url)},
     }
+
+
+def by_url(text: str) -> dict[str, str]:
+    """Of NAME=URL,NAME=URL, as etcd has it: the names by URL."""
+    pairs = (part.partition("=") for part in text.split(",") if part)
+    return {url: name for name, _, url in pairs}
+
+
+def members() -> dict[str, str]:
+    """Names by peer URL, as this member of etcd knows them, with or without a majority; empty if it does not answer."""
+    try:
+        listed = ask_etcd("/v3/cluster/member/list", {"linearizable": False})["members"]
+    except (OSError, ValueError, LookupError):
+        return {}
+    return {url: row.get("name", "") for row in listed for url in row.get("peerURLs", ())}
 
 
 def data_folder() -> Path:
@@ -255,53 +359,119 @@ def data_folder() -> Path:
 # Backups.
 
 
-def backups(folder: Path) -> list[Path]:
-    """Complete ones, the oldest first."""
-    found = folder.iterdir() if folder.is_dir() else ()
-    return sorted(path for path in found if NAME.fullmatch(path.name) and (path / "backup.json").is_file())
+def rows(folder: Path, check: str = "") -> list[dict[str, Any]]:
+    """The backups in a folder and below, the oldest first. check: name of one of which the digest is computed."""
+    found = (path.parent for path in folder.glob("**/" + RECORD) if NAME.fullmatch(path.parent.name))
+    return sorted((described(path, check) for path in found), key=lambda row: (row["created"], row["path"]))
+
+
+def described(folder: Path, check: str = "") -> dict[str, Any]:
+    """What a backup is: its cluster, its member, when it was made, its digest, and whether it is complete."""
+    row: dict[str, Any] = {"path": str(folder), "name": folder.name, "complete": False, "created": 0}
+    row |= {"sha256": "", "cluster": "", "node": "", "members": {}, "copied": False}
+    with contextlib.suppress(Failure, OSError, EOFError, LookupError, TypeError, ValueError):
+        record = read_json(folder / RECORD)
+        row |= {"created": int(record["created"]), "members": {**record["members"]}, "copied": "copied" in record}
+        row |= {"sha256": record["snapshot"]["sha256"], "cluster": record["identity"]["uid"], "node": record["member"]}
+        whole = record["name"] == folder.name and all(
+            (folder / name).stat().st_size == record["sizes"][name] for name in FILES
+        )
+        row["complete"] = whole and (folder.name != check or unpacked_digest(folder) == row["sha256"])
+    return row
+
+
+def unpacked_digest(folder: Path) -> str:
+    with gzip.open(folder / SNAPSHOT, "rb") as plain:
+        return digest(plain)
+
+
+def surplus(found: list[dict[str, Any]], keep: int, now: float) -> list[dict[str, Any]]:
+    """What retention removes of complete backups: of each cluster and node all but the newest `keep`.
+
+    Dates in the future are counted apart, because either they are wrong or the clock is.
+    """
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in found:
+        if row["complete"]:
+            groups.setdefault((row["cluster"], row["node"], row["created"] > now), []).append(row)
+    return [row for group in groups.values() for row in sorted(group, key=lambda row: row["created"])[: -max(keep, 1)]]
+
+
+def prune(folder: Path, keep: int, *kept: str) -> dict[str, Any]:
+    """kept: names that stay in any case."""
+    now = time.time()
+    old = [Path(row["path"]) for row in surplus(rows(folder), keep, now) if row["name"] not in kept]
+    for path in folder.iterdir():
+        # A copy that was interrupted; a younger one may still be on its way.
+        if NAME.fullmatch(path.name) and not (path / RECORD).exists() and path.stat().st_mtime < now - DAY:
+            old.append(path)
+    for path in old:
+        gone = path.with_name(f".{path.name}.partial")
+        path.rename(gone)
+        shutil.rmtree(gone)
+    return {"removed": [str(path) for path in old], "changed": bool(old)}
 
 
 def backup(settings: dict[str, Any]) -> dict[str, Any]:
     """A folder with etcd.db.gz, kubernetes.tar (PKI, kubeconfigs, manifests) and backup.json. It is named last."""
+    identity = read_json(ROOT / IDENTITY)
+    if not identity.get("uid"):
+        raise Failure("backup -> etcd: this server has no record of its cluster. Next: run `kubegpu.autoscale.cluster`")
     folder = Path(settings["backup_folder"])
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_partial(folder)
-    name = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    partial = folder / f".{name}.partial"
-    partial.mkdir()
-    text, pki = manifest(ETCD), ROOT / PKI / "etcd"
+    with contextlib.suppress(FileNotFoundError):
+        require_space(folder, 2 * (data_folder() / "member/snap/db").stat().st_size)
+    partial = Path(tempfile.mkdtemp(prefix=".", suffix=".partial", dir=folder))
+    try:
+        record = write_backup(partial, identity)
+        made = partial.rename(folder / record["name"])
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    os.sync()
+    keep, restoring = int(settings["backup_keep"]), read_json(ROOT / RESTORING).get("name", "")
+    prune(folder, keep, made.name, restoring)
+    result = {"backup": str(made), "cluster": identity["uid"], "keys": record["snapshot"].get("totalKey")}
+    if settings.get("backup_copy"):
+        problem = copy_off(made, settings["backup_copy"], keep)
+        if problem:
+            return result | {"failed": problem}
+        write_json(made / RECORD, record | {"copied": int(time.time())})
+    return result
+
+
+def write_backup(folder: Path, identity: dict[str, Any]) -> dict[str, Any]:
+    """Returns the content of backup.json."""
+    text, pki, snapshot = manifest(ETCD), ROOT / PKI / "etcd", folder / "etcd.db"
     with etcd_programs() as programs:
-        snapshot = partial / "etcd.db"
         run(
             *(programs / "etcdctl", f"--endpoints={ENDPOINT}", f"--cacert={pki / 'ca.crt'}"),
             *(f"--cert={pki / 'healthcheck-client.crt'}", f"--key={pki / 'healthcheck-client.key'}"),
             *("snapshot", "save", snapshot),
         )
         status = json.loads(run(programs / "etcdutl", "snapshot", "status", snapshot, "--write-out=json"))
-    checksum = digest(snapshot)
-    packed = partial / "etcd.db.gz"
-    with snapshot.open("rb") as plain, gzip.open(packed, "wb", compresslevel=1) as archive:
-        shutil.copyfileobj(plain, archive, 1 << 20)
-    packed.chmod(0o600)
+    with snapshot.open("rb") as plain:
+        checksum = digest(plain)
+        plain.seek(0)
+        with gzip.open(folder / SNAPSHOT, "wb", compresslevel=1) as archive:
+            shutil.copyfileobj(plain, archive, 1 << 20)
+    (folder / SNAPSHOT).chmod(0o600)
     snapshot.unlink()
-    pack(partial / "kubernetes.tar")
+    pack(folder / "kubernetes.tar")
+    made = time.time()
     record = {
         "format": 1,
-        "name": name,
-        "identity": read_json(ROOT / IDENTITY),
+        "name": f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(made))}-{checksum[:12]}",
+        "identity": identity,
         "member": flag(text, "name"),
+        "members": members(),
         "image": image(text),
-        "created": int(time.time()),
+        "created": int(made),
         "snapshot": {**status, "sha256": checksum},
-        "kubernetes": {"sha256": digest(partial / "kubernetes.tar")},
+        "sizes": {name: (folder / name).stat().st_size for name in FILES},
     }
-    write_json(partial / "backup.json", record)
-    copy_off(partial, name, settings)
-    partial.rename(folder / name)
-    os.sync()
-    for old in backups(folder)[: -int(settings["backup_keep"])]:
-        shutil.rmtree(old)
-    return {"backup": str(folder / name), "keys": status.get("totalKey"), "bytes": status.get("totalSize")}
+    write_json(folder / RECORD, record)
+    return record
 
 
 def pack(path: Path) -> None:
@@ -321,36 +491,50 @@ def remove_partial(folder: Path) -> None:
         shutil.rmtree(path)
 
 
-def copy_off(partial: Path, name: str, settings: dict[str, Any]) -> None:
+def copy_off(made: Path, folder: str, keep: int) -> str:
+    """What went wrong, or nothing. By a process of its own: nothing can interrupt one that waits for a mount."""
+    words = [sys.executable, __file__, "copy", "--backup", str(made), "--folder", folder, "--keep", str(keep)]
+    child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8")
+    try:
+        _, problem = child.communicate(timeout=COPY_WAIT)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.returncode = -9  # do not wait for it
+        problem = f"backup -> {folder}: the copy has not ended within {COPY_WAIT} s. Next: check the mount"
+    return f"{problem.strip()}. The backup on this server is complete: {made}" if child.returncode else ""
+
+
+def copy(made: Path, folder: Path, keep: int) -> dict[str, Any]:
     """To another file system, which is not a copy off the server while it is not mounted."""
-    if not settings.get("backup_copy"):
-        return
-    folder = Path(settings["backup_copy"])
-    if not folder.is_dir() or folder.stat().st_dev == partial.stat().st_dev:
+    if not folder.is_dir() or folder.stat().st_dev == made.stat().st_dev:
         raise Failure(
             f"backup -> {folder}: this is no mounted file system, so the backup is not off the server. "
             "Next: mount it, or change kubernetes_backup_copy"
         )
-    mine = folder / flag(manifest(ETCD), "name")
-    mine.mkdir(mode=0o700, exist_ok=True)
-    remove_partial(mine)
-    copied = mine / partial.name
-    shutil.copytree(partial, copied, copy_function=shutil.copyfile)
-    for path in copied.iterdir():
-        path.chmod(0o600)
-    copied.rename(mine / name)
-    for old in backups(mine)[: -int(settings["backup_keep"])]:
-        shutil.rmtree(old)
+    row = described(made)
+    place = folder / row["cluster"] / row["node"]
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    remove_partial(place)
+    require_space(place, sum(path.stat().st_size for path in made.iterdir()))
+    partial = place / f".{made.name}.partial"
+    try:
+        shutil.copytree(made, partial, copy_function=shutil.copyfile)
+        for path in partial.iterdir():
+            path.chmod(0o600)
+        partial.rename(place / made.name)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return prune(place, keep, made.name)
 
 
 # A restore. Each step does nothing if it has been done, so a killed run continues; the playbook runs each on all
 # control planes before the next one, because the members have to begin with the same data.
 
 
-def began(name: str) -> dict[str, Any]:
+def began(sha256: str) -> dict[str, Any]:
     state = read_json(ROOT / RESTORING)
-    if state.get("name") != name:
-        raise Failure(f"no restore of {name} has begun on this server")
+    if state.get("sha256") != sha256:
+        raise Failure(f"restore -> {sha256[:12]}: no restore of this backup has begun on this server")
     return state
 
 
@@ -359,61 +543,86 @@ def step_done(state: dict[str, Any], step: str) -> dict[str, Any]:
     return {"step": step, "changed": True}
 
 
-def prepare(folder: Path, members: str) -> dict[str, Any]:
+def prepare(folder: Path, sha256: str, peers: str) -> dict[str, Any]:
     """The cluster still runs: what is wrong with the backup fails here."""
-    state = read_json(ROOT / RESTORING)
-    name = folder.name
-    if state and state["name"] != name:
-        raise Failure(f"restore -> {name}: the restore of {state['name']} has not ended; finish it first")
-    if state:
+    state, name, data = read_json(ROOT / RESTORING), folder.name, data_folder()
+    wanted = {"name": name, "sha256": sha256, "members": peers}
+    has_data = state.get("step") != "prepared" or (data / f"restored-{name}/member").is_dir()
+    if state and state.items() >= wanted.items() and has_data:
         return {"step": state["step"], "changed": False}
-    record = read_json(folder / "backup.json")
-    packed = folder / "etcd.db.gz"
-    if record.get("format") != 1 or not packed.is_file():
-        raise Failure(f"restore -> {folder}: this is no backup of this collection")
+    if state:
+        abort()
+    record = read_json(folder / RECORD)
+    if record.get("format") != 1 or not (folder / SNAPSHOT).is_file():
+        raise Failure(f"restore -> {folder}: this is no backup of this collection. Nothing was changed")
     identity = read_json(ROOT / IDENTITY)
     if not identity.get("uid") or record["identity"].get("uid") != identity["uid"]:
         raise Failure(f"restore -> {name}: the backup is not of this server's cluster. Nothing was changed")
-    text, data = manifest(ETCD), data_folder()
-    partial = data / f"restored-{name}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    for old in data.glob("restored-*"):
-        shutil.rmtree(old) if old.is_dir() else old.unlink()
-    snapshot = data / f"restored-{name}.db.partial"
-    unpack(packed, snapshot, record["snapshot"]["sha256"])
-    with etcd_programs() as programs:
-        run(
-            *(programs / "etcdutl", "snapshot", "restore", snapshot, f"--data-dir={partial}"),
-            *(f"--name={flag(text, 'name')}", f"--initial-cluster={members}"),
-            f"--initial-advertise-peer-urls={flag(text, 'initial-advertise-peer-urls')}",
-            # Members of the old cluster that still run somewhere do not join this one.
-            f"--initial-cluster-token={name}",
-            *(f"--bump-revision={REVISIONS}", "--mark-compacted"),
-        )
-    snapshot.unlink()
-    # Only now, so that a damaged backup does not cost the data before the last restore.
-    for old in data.glob("member.before-*"):
-        shutil.rmtree(old)
-    partial.rename(data / f"restored-{name}")
-    return step_done({"name": name}, "prepared")
+    require_space(data, 2 * int(record["snapshot"].get("totalSize", 0)))
+    text, partial, snapshot = manifest(ETCD), data / f"restored-{name}.partial", data / f"restored-{name}.db.partial"
+    discard(data)
+    try:
+        unpack(folder / SNAPSHOT, snapshot, sha256)
+        with etcd_programs() as programs:
+            run(
+                *(programs / "etcdutl", "snapshot", "restore", snapshot, f"--data-dir={partial}"),
+                *(f"--name={flag(text, 'name')}", f"--initial-cluster={peers}"),
+                f"--initial-advertise-peer-urls={flag(text, 'initial-advertise-peer-urls')}",
+                # Members of the old cluster that still run somewhere do not join this one.
+                f"--initial-cluster-token={name}",
+                *(f"--bump-revision={REVISIONS}", "--mark-compacted"),
+            )
+        partial.rename(data / f"restored-{name}")
+    finally:
+        snapshot.unlink(missing_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)
+    return step_done(wanted, "prepared")
 
 
-def unpack(packed: Path, snapshot: Path, checksum: str) -> None:
+def unpack(packed: Path, snapshot: Path, sha256: str) -> None:
     try:
         with gzip.open(packed, "rb") as archive, snapshot.open("wb") as plain:
             shutil.copyfileobj(archive, plain, 1 << 20)
     except (EOFError, OSError) as error:
-        snapshot.unlink(missing_ok=True)
         raise Failure(f"restore -> {packed}: it cannot be unpacked ({error}). Nothing was changed") from error
-    if digest(snapshot) != checksum:
-        snapshot.unlink()
-        raise Failure(f"restore -> {packed}: it is damaged. Nothing was changed. Next: use another backup")
+    with snapshot.open("rb") as plain:
+        found = digest(plain)
+    if found != sha256:
+        raise Failure(
+            f"restore -> {packed}: its snapshot has the digest {found[:12]}, not {sha256[:12]}. Nothing was changed. "
+            "Next: use another backup"
+        )
 
 
-def stop(name: str) -> dict[str, Any]:
-    state = began(name)
+def discard(data: Path) -> None:
+    for path in data.glob("restored-*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def abort() -> dict[str, Any]:
+    """While the control plane of this server runs. The plan looks at those of the other servers."""
+    state = read_json(ROOT / RESTORING)
+    if state.get("step", "prepared") not in ("prepared", "started"):
+        raise Failure(f"restore -> {state['name']}: its last step on this server is {state['step']}; finish it first")
+    (ROOT / RESTORING).unlink(missing_ok=True)
+    discard(data_folder())
+    return {"step": "aborted", "changed": bool(state)}
+
+
+def save(settings: dict[str, Any], sha256: str) -> dict[str, Any]:
+    """A backup of what the restore replaces, on this server, if etcd answers here."""
+    state = began(sha256)
+    if state["step"] != "prepared" or not members():
+        return {"step": state["step"], "changed": False}
+    return backup({**settings, "backup_copy": ""}) | {"changed": True}
+
+
+def stop(sha256: str) -> dict[str, Any]:
+    state = began(sha256)
     if state["step"] not in ("prepared", "stopping"):
         return {"step": state["step"], "changed": False}
+    if not (data_folder() / f"restored-{state['name']}/member").is_dir():
+        raise Failure(f"restore -> {state['name']}: its data are missing here. Nothing was changed. Next: abort it")
     step_done(state, "stopping")
     (ROOT / STOPPED).mkdir(exist_ok=True)
     for component in reversed(COMPONENTS):
@@ -424,24 +633,24 @@ def stop(name: str) -> dict[str, Any]:
     return step_done(state, "stopped")
 
 
-def swap(name: str) -> dict[str, Any]:
-    """The data before stay beside it, until the next restore."""
-    state = began(name)
+def swap(sha256: str) -> dict[str, Any]:
+    """The data before stay beside it, and no restore removes them."""
+    state = began(sha256)
     if state["step"] != "stopped":
         return {"step": state["step"], "changed": False}
     data = data_folder()
-    restored, before, current = data / f"restored-{name}", data / f"member.before-{name}", data / "member"
+    restored, current = data / f"restored-{state['name']}", data / "member"
     if (restored / "member").exists():
         if current.exists():
-            current.rename(before)
+            current.rename(tempfile.mkdtemp(prefix=f"member.before-{state['name']}-", dir=data))
         (restored / "member").rename(current)
     shutil.rmtree(restored, ignore_errors=True)
     return step_done(state, "swapped")
 
 
-def start(name: str) -> dict[str, Any]:
+def start(sha256: str) -> dict[str, Any]:
     """etcd has its majority once most servers have done this, so it does not wait."""
-    state = began(name)
+    state = began(sha256)
     if state["step"] != "swapped":
         return {"step": state["step"], "changed": False}
     for component in COMPONENTS:
@@ -451,20 +660,48 @@ def start(name: str) -> dict[str, Any]:
     return step_done(state, "started")
 
 
-def end(settings: dict[str, Any], name: str) -> dict[str, Any]:
-    if read_json(ROOT / RESTORING).get("name") != name:
+def end(settings: dict[str, Any], sha256: str, peers: str) -> dict[str, Any]:
+    """Ends only if all these members have the same keys."""
+    if not read_json(ROOT / RESTORING):
         return {"step": "ended", "changed": False}
-    state = began(name)
+    state = began(sha256)
     if state["step"] != "started":
-        raise Failure(f"restore -> {name}: its last step on this server is {state['step']}")
+        raise Failure(f"restore -> {state['name']}: its last step on this server is {state['step']}")
     for component in COMPONENTS:
         wait_for(f"a healthy {component}", lambda component=component: healthy(component))  # type: ignore[misc]
+    compare(state["name"], set(by_url(peers)))
     with contextlib.suppress(OSError):
         (ROOT / STOPPED).rmdir()
     (ROOT / RESTORING).unlink()
-    with contextlib.suppress(Failure):
+    with contextlib.suppress(Failure, OSError):
         write_status(settings)
     return {"step": "ended", "changed": True}
+
+
+def compare(name: str, peers: set[str]) -> None:
+    """By etcd's hash of its keys at one revision, the lowest of the members."""
+    until, seen = time.monotonic() + COMPARE_WAIT, "not all members answer"
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError, ValueError, LookupError):
+            hashes = hashes_of(peers)
+            if len(hashes) == len(peers) and len({*hashes.values()}) == 1:
+                return
+            seen = ", ".join(f"{member}: {' '.join(found)}" for member, found in sorted(hashes.items()))
+        time.sleep(1)
+    raise Failure(
+        f"restore -> {name}: the members of etcd have different data (hash, compacted and compared revision: {seen}). "
+        "The control planes run. Next: stop writing to the cluster, end this restore with "
+        "-e kubernetes_restore_state=absent, and restore a backup again"
+    )
+
+
+def hashes_of(peers: set[str]) -> dict[str, tuple[str, str, str]]:
+    """Hash, compacted revision and compared revision by member."""
+    listed = ask_etcd("/v3/cluster/member/list", {"linearizable": False})["members"]
+    clients = {row["name"]: row["clientURLs"][0] for row in listed if peers & {*row["peerURLs"]}}
+    at = min(int(ask_etcd("/v3/maintenance/status", {}, url)["header"]["revision"]) for url in clients.values())
+    found = {name: ask_etcd("/v3/maintenance/hashkv", {"revision": str(at)}, url) for name, url in clients.items()}
+    return {name: (str(row["hash"]), str(row.get("compact_revision", 0)), str(at)) for name, row in found.items()}
 
 
 # Components.
@@ -497,16 +734,38 @@ def context() -> ssl.SSLContext:
     return made
 
 
-def healthy(component: str) -> bool:
+def request(url: str, body: dict[str, Any] | None = None) -> bytes:
     handler = urllib.request.HTTPSHandler(context=context())
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), handler)
+    content = None if body is None else json.dumps(body).encode()
+    asked = urllib.request.Request(url, content, {"Content-Type": "application/json"})
+    with opener.open(asked, timeout=5) as answer:
+        return bytes(answer.read())
+
+
+def ask_etcd(path: str, body: dict[str, Any], url: str = "") -> dict[str, Any]:
+    return dict(json.loads(request((url or ENDPOINT) + path, body)))
+
+
+def answers(url: str) -> bool:
+    """Whether a member of etcd of this cluster serves its peers there: another CA's does not accept the certificate."""
     try:
-        with opener.open(HEALTH[component], timeout=5) as answer:
-            return bool(answer.status == 200)
+        request(f"{url}/version")
+    except urllib.error.HTTPError:
+        return True
+    except (OSError, ValueError, http.client.HTTPException):
+        return False
+    return True
+
+
+def healthy(component: str) -> bool:
+    try:
+        request(HEALTH[component])
     except urllib.error.HTTPError as error:
         return component != ETCD and error.code in (401, 403)  # it serves, and wants a login
     except OSError:
         return False
+    return True
 
 
 # Certificates.
@@ -583,28 +842,26 @@ def write_status(settings: dict[str, Any]) -> dict[str, Any]:
         except Failure as error:
             problem = str(error)
         if settings.get("backup"):
-            made = backups(Path(settings["backup_folder"]))
             # Before the first one, since when there is a timer.
             timer = ROOT / BACKUP_TIMER
             since = int(timer.stat().st_mtime) if timer.exists() else 0
-            status["backup"] = read_json(made[-1] / "backup.json")["created"] if made else since
+            status["backup"] = max((row["created"] for row in own_backups(settings)), default=since)
     status |= driver_status(settings)
     write_json(ROOT / STATUS, status)
     folder = settings.get("metrics_folder")
     if folder:
-        write_text(readable(ROOT / folder.lstrip("/")) / "kubegpu.prom", metrics(status), 0o644)
+        write_text(ROOT / folder.lstrip("/") / "kubegpu.prom", metrics(status), 0o644)
     if problem:
         raise Failure(problem)
     return status
 
 
-def readable(folder: Path) -> Path:
-    """Made where it is missing: node-exporter runs as another user."""
-    for path in reversed((folder, *folder.parents)):
-        if not path.exists():
-            path.mkdir()
-            path.chmod(0o755)
-    return folder
+def own_backups(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Complete ones of this cluster and member, copied if they have to be. A date in the future is wrong."""
+    uid, name = read_json(ROOT / IDENTITY).get("uid"), flag(manifest(ETCD), "name")
+    found = [row for row in rows(Path(settings["backup_folder"])) if row["complete"] and row["created"] <= time.time()]
+    of_this = [row for row in found if (row["cluster"], row["node"]) == (uid, name)]
+    return [row for row in of_this if row["copied"] or not settings.get("backup_copy")]
 
 
 def driver_status(settings: dict[str, Any]) -> dict[str, Any]:
