@@ -75,7 +75,7 @@ class Failure(Exception):
     """One sentence for the user, with the next step."""
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Backups, certificates and status of a node of kubegpu.autoscale")
     commands = parser.add_subparsers(dest="command", required=True)
 
@@ -103,7 +103,7 @@ def main() -> int:
     command("restore-start", "start the control plane of this server", "--sha256")
     command("restore-end", "compare the members of etcd and end the restore", "--sha256", "--members")
     command("restore-abort", "discard what is prepared")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     os.umask(0o077)
     try:
         with contextlib.nullcontext() if given.command in READS else alone(given.command):
@@ -425,7 +425,9 @@ def backup(settings: dict[str, Any]) -> dict[str, Any]:
     partial = Path(tempfile.mkdtemp(prefix=".", suffix=".partial", dir=folder))
     try:
         record = write_backup(partial, identity)
-        made = partial.rename(folder / record["name"])
+        made = folder / record["name"]
+        if not made.exists():  # the same data in the same second
+            partial.rename(made)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     os.sync()
@@ -610,11 +612,11 @@ def abort() -> dict[str, Any]:
 
 
 def save(settings: dict[str, Any], sha256: str) -> dict[str, Any]:
-    """A backup of what the restore replaces, on this server, if etcd answers here."""
+    """A backup of what the restore replaces, on this server, if etcd answers here. It removes no other backup."""
     state = began(sha256)
     if state["step"] != "prepared" or not members():
         return {"step": state["step"], "changed": False}
-    return backup({**settings, "backup_copy": ""}) | {"changed": True}
+    return backup({**settings, "backup_copy": "", "backup_keep": sys.maxsize}) | {"changed": True}
 
 
 def stop(sha256: str) -> dict[str, Any]:
