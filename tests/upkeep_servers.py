@@ -37,7 +37,7 @@ def load(root: Path, **more: Any) -> ModuleType:
     module = ModuleType("kubegpu_upkeep")
     module.__file__ = str(PROGRAM)
     exec(_code(), module.__dict__)
-    for name, value in {"ROOT": root, **more}.items():
+    for name, value in {"ROOT": root, "arguments": cache(module.arguments), **more}.items():
         setattr(module, name, value)
     return module
 

@@ -82,7 +82,9 @@ class Server:
         self.pki = root / "etc/kubernetes/pki/etcd"
         self.manifest = root / "etc/kubernetes/manifests/etcd.yaml"
         authority.certify(self.pki)
-        self.program = load(root, COMPONENTS=("etcd",), ENDPOINT=self.client, HEALTH={"etcd": f"{self.client}/health"}, COMPARE_WAIT=10)
+        self.program = load(
+            root, COMPONENTS=("etcd",), ENDPOINT=self.client, HEALTH={"etcd": f"{self.client}/health"}, COMPARE_WAIT=10
+        )
 
     def create(self, initial_cluster: str) -> None:
         self.initial_cluster = initial_cluster
@@ -159,7 +161,9 @@ class Etcd(Servers):
 
     def hashes(self) -> set[tuple[str, str]]:
         """By etcdctl, at one revision."""
-        found = [json.loads(s.ctl("endpoint", "status", "--write-out=json"))[0]["Status"] for s in self.servers.values()]
+        found = [
+            json.loads(s.ctl("endpoint", "status", "--write-out=json"))[0]["Status"] for s in self.servers.values()
+        ]
         at = min(row["header"]["revision"] for row in found)
         rows = (s.ctl("endpoint", "hashkv", f"--rev={at}", "--write-out=json") for s in self.servers.values())
         hashes = [json.loads(row)[0]["HashKV"] for row in rows]
@@ -199,7 +203,9 @@ def test_members_have_one_hash_after_a_restore(etcd: Etcd) -> None:
     etcd.servers["cp3"].ctl("put", "/registry/after", "yes")
     assert len(etcd.hashes()) == 1
     # Clients that watch from a revision before are told to list again.
-    assert json.loads(etcd.cp1.ctl("get", "/registry/after", "-w", "json"))["header"]["revision"] > revision + 100_000_000
+    assert (
+        json.loads(etcd.cp1.ctl("get", "/registry/after", "-w", "json"))["header"]["revision"] > revision + 100_000_000
+    )
     for server in etcd.servers.values():
         assert not list((server.root / "run").glob("kubegpu-etcd-*"))
         assert not (server.root / "etc/kubernetes/kubegpu/restoring.json").exists()

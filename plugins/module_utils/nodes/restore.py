@@ -222,7 +222,8 @@ class Restore:
                 f"restore -> etcd: the control planes are in different restores ({', '.join(sorted(names))}). "
                 f"{_NOTHING} Next: compare /etc/kubernetes/kubegpu/restoring.json on each server"
             )
-        elif self.begun and self.wanted not in names:
+            return
+        if self.begun and self.wanted not in names:
             yield (
                 f"restore -> etcd: the restore of {self.target.name} has not ended. {_NOTHING} Next: run this with "
                 f"-e kubernetes_restore_backup={self.target.name}"

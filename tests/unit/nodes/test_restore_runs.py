@@ -9,9 +9,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -64,7 +66,7 @@ class Fleet(Servers):
             root,
             COMPONENTS=("etcd", "kube-apiserver"),
             RESERVE=0,
-            COMPARE_WAIT=0.01,
+            COMPARE_WAIT=5,
             run=lambda *words, **_: self.program(root, *map(str, words)),
             healthy=lambda _component: self.runs(host),
             members=lambda: {peer(name): name for name in HOSTS} if self.runs(host) else {},
@@ -89,6 +91,10 @@ class Fleet(Servers):
     def runs(self, host: str) -> bool:
         return (self.folder / host / "etc/kubernetes/manifests/etcd.yaml").exists()
 
+    def step_of(self, host: str) -> str:
+        path = self.folder / host / STATE
+        return str(json.loads(path.read_text())["step"]) if path.exists() else ""
+
     def data(self, host: str) -> str:
         path = self.folder / host / DATA / "member/db"
         return path.read_text() if path.exists() else ""
@@ -101,6 +107,12 @@ class Fleet(Servers):
         """All files with what they have, but the lock."""
         found = (path for path in sorted(self.folder.rglob("*")) if path.name != "kubegpu-upkeep.lock")
         return {str(path.relative_to(self.folder)): "" if path.is_dir() else path.read_bytes().hex() for path in found}
+
+    def left(self) -> frozenset[tuple[str, str]]:
+        """Of a run, but for names and times that are new in each."""
+        rows = (path.relative_to(self.folder) for path in self.folder.rglob("*"))
+        names = {re.sub(r"\.\w{8,12}\.partial|-\w{8}$|\d{8}T\d{6}Z", "", str(path)) for path in rows}
+        return frozenset({(name, "") for name in names} | {(self.step_of(host), self.data(host)) for host in HOSTS})
 
     def has_ended(self, data: str) -> bool:
         """Whether all control planes run with this data, and nothing is left."""
@@ -240,24 +252,25 @@ def test_what_was_interrupted_ends_or_has_changed_nothing(
         first.step(words, HOSTS)
     data = {name: restored(template, name) for name in (wanted, other)}
 
-    for point in points:
-        for kind in KINDS:
-            broken = template.copied(tmp_path / f"{point}-{kind}")
-            run_until(broken, wanted, step, point, kind)
-            assert broken.keeps("new")
-            for number, then in enumerate(NEXT):
-                fleet = broken.copied(tmp_path / f"{point}-{kind}-{number}")
-                go_on(fleet, then, wanted, other, data)
-                shutil.rmtree(fleet.folder)
-            shutil.rmtree(broken.folder)
     assert points, "no line of this step changes a file"
-    print(step, len(points))
+    seen = set()
+    for point, kind in product(points, KINDS):
+        broken = template.copied(tmp_path / f"{point}-{kind}")
+        run_until(broken, wanted, step, point, kind)
+        assert broken.keeps("new")
+        if broken.left() in seen:
+            continue
+        seen.add(broken.left())
+        for then in NEXT:
+            fleet = broken.copied(tmp_path / f"{point}-{kind}-{then}")
+            go_on(fleet, then, wanted, other, data)
+    print(f"{step}: {len(points)} points, {len(seen)} outcomes")
 
 
 def go_on(fleet: Fleet, then: str, wanted: str, other: str, data: dict[str, str]) -> None:
     before = fleet.tree()
     name, state = {NEXT[0]: (wanted, "present"), NEXT[1]: (other, "present"), NEXT[2]: ("", "absent")}[then]
-    running = all(fleet.runs(host) for host in HOSTS)
+    running = {fleet.step_of(host) for host in HOSTS} <= {"", "prepared", "started"}
     try:
         fleet.restore(name, state)
     except Refused as refused:
@@ -284,7 +297,7 @@ def test_a_killed_abort_ends(backups: tuple[Fleet, list[str]], tmp_path: Path) -
     prepared.copy(plan)
     prepared.step(plan["steps"][0], HOSTS)
     points = [*changes(prepared.copied(tmp_path / "first"), ["restore-abort"])]
-    assert len(points) > 2
+    assert len(points) > 1
     for point in points:
         for then in NEXT:
             fleet = prepared.copied(tmp_path / f"{point}-{then[:5]}")
@@ -293,9 +306,7 @@ def test_a_killed_abort_ends(backups: tuple[Fleet, list[str]], tmp_path: Path) -
             go_on(fleet, then, wanted, other, {name: restored(template, name) for name in (wanted, other)})
 
 
-def test_a_damaged_copy_blocks_neither_its_backup_nor_another(
-    backups: tuple[Fleet, list[str]], tmp_path: Path
-) -> None:
+def test_a_damaged_copy_blocks_neither_its_backup_nor_another(backups: tuple[Fleet, list[str]], tmp_path: Path) -> None:
     """Of the same size, on a server that has prepared another one: it is found by its digest, and written again."""
     template, (wanted, other) = backups
     fleet = template.copied(tmp_path / "fleet")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
+import os
 import re
 import subprocess
 import tarfile
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,8 +21,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes import kub
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.support import BRANCH_ENDS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.upkeep import Upkeep, UpkeepOptions
 from collection import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
+from upkeep_servers import PROGRAM, Failed, call, load
 
-PROGRAM = ROOT / "roles/kubernetes/files/etc/kubegpu_upkeep.py"
 ETCD = """
 apiVersion: v1
 spec:
@@ -101,11 +105,9 @@ def test_the_ends_of_driver_branches_are_those_of_the_page() -> None:
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Of a control plane below tmp_path, with stand-ins for the programs that it starts."""
-    spec = importlib.util.spec_from_file_location("kubegpu_upkeep", PROGRAM)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    programs = Programs()
+    module = load(tmp_path, run=programs, healthy=lambda _component: True, RESERVE=0)
+    monkeypatch.setattr(module, "members", lambda: {"https://192.0.2.1:2380": "cp1"})
     for path, text in {
         "etc/kubernetes/manifests/etcd.yaml": ETCD,
         **{f"etc/kubernetes/manifests/{name}.yaml": "" for name in module.COMPONENTS[1:]},
@@ -117,9 +119,6 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    monkeypatch.setattr(module, "ROOT", tmp_path)
-    monkeypatch.setattr(module, "run", Programs())
-    monkeypatch.setattr(module, "healthy", lambda component: True)
     return module
 
 
@@ -127,13 +126,14 @@ class Programs:
     """etcdctl, etcdutl and ctr, as far as the program calls them. fail: the one that ends with an error."""
 
     fail = ""
+    content = "new"
 
     def __call__(self, *words: Any, timeout: float = 0) -> str:
         text = " ".join(map(str, words))
         if self.fail and self.fail in text:
             raise RuntimeError(f"{self.fail} was killed")
         if "snapshot save" in text:
-            Path(words[-1]).write_text("new")
+            Path(words[-1]).write_text(self.content)
         if "snapshot status" in text:
             return json.dumps({"hash": 1, "revision": 7, "totalKey": 3, "totalSize": 3})
         if "snapshot restore" in text:
@@ -166,7 +166,7 @@ def test_a_backup_that_fails_is_none(program: ModuleType, tmp_path: Path) -> Non
     program.run.fail = "snapshot status"
     with pytest.raises(RuntimeError):
         program.backup(settings(tmp_path))
-    assert program.backups(tmp_path / "backups") == []
+    assert [*(tmp_path / "backups").iterdir()] == []
 
     program.run.fail = ""
     program.backup(settings(tmp_path))
@@ -174,21 +174,221 @@ def test_a_backup_that_fails_is_none(program: ModuleType, tmp_path: Path) -> Non
     assert len(list((tmp_path / "backups").iterdir())) == 1
 
 
-def test_the_oldest_backups_go(program: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = [f"2026112{day}T020000Z" for day in range(4)]
-    for name in names:
-        monkeypatch.setattr(program.time, "strftime", lambda _form, _at, name=name: name)
+def test_a_server_without_a_record_of_its_cluster_makes_no_backup(program: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / program.IDENTITY).unlink()
+
+    with pytest.raises(program.Failure, match="no record of its cluster. Next: run `kubegpu.autoscale.cluster`"):
         program.backup(settings(tmp_path))
 
-    assert [path.name for path in program.backups(tmp_path / "backups")] == names[-2:]
+
+def test_a_disk_without_space_gets_nothing(program: ModuleType, tmp_path: Path, monkeypatch: Any) -> None:
+    """Neither a backup, nor what a restore prepares beside the data of etcd, nor a partial folder."""
+    made = Path(program.backup(settings(tmp_path))["backup"])
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr(program, "RESERVE", 1 << 60)
+
+    for act in (
+        lambda: program.backup(settings(tmp_path)),
+        lambda: program.prepare(made, digest_of(made), "cp1=https://192.0.2.1:2380"),
+    ):
+        with pytest.raises(program.Failure, match="MiB are free, and .* are needed. Nothing was changed. Next: "):
+            act()
+    assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_copy_that_is_not_off_the_server_fails(program: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "nfs").mkdir()
+def test_a_disk_that_fills_up_gets_no_partial_folder(program: ModuleType, tmp_path: Path, monkeypatch: Any) -> None:
+    def full(path: Path) -> None:
+        path.write_text("half")
+        raise OSError(28, "No space left on device")
 
-    with pytest.raises(program.Failure, match="no mounted file system, so the backup is not off the server"):
-        program.backup(settings(tmp_path, backup_copy=str(tmp_path / "nfs")))
-    assert program.backups(tmp_path / "backups") == []
+    monkeypatch.setattr(program, "pack", full)
+    (tmp_path / program.SETTINGS).write_text(json.dumps(settings(tmp_path)))
+
+    with pytest.raises(Failed, match="No space left on device"):
+        call(program, "backup")
+    assert [*(tmp_path / "backups").iterdir()] == []
+
+
+# Retention.
+
+NOW = 1_800_000_000
+ROWS = st.builds(
+    lambda cluster, node, age, complete: {"cluster": cluster, "node": node, "created": NOW - age, "complete": complete},
+    st.sampled_from(["1234", "5678"]),
+    st.sampled_from(["cp1", "cp2"]),
+    st.integers(-400 * DAY, 4000 * DAY),
+    st.booleans(),
+)
+
+
+@given(st.lists(ROWS, max_size=20), st.integers(-1, 4))
+def test_retention_keeps_the_newest_complete_ones_of_each_cluster_and_node(found: list[Any], keep: int) -> None:
+    """Also under a clock that is behind: what seems to be in the future then is counted apart. Incomplete ones count nothing."""
+    removed = load(Path("/")).surplus(found, keep, NOW)
+
+    assert all(row["complete"] for row in removed)
+    for cluster, node, future in product(["1234", "5678"], ["cp1", "cp2"], [False, True]):
+        group = [r for r in found if (r["cluster"], r["node"], r["created"] > NOW) == (cluster, node, future)]
+        complete = sorted((row["created"] for row in group if row["complete"]), reverse=True)
+        gone = sorted((row["created"] for row in removed if any(row is r for r in group)), reverse=True)
+        assert gone == complete[max(keep, 1) :]
+
+
+@given(st.lists(st.tuples(ROWS, st.booleans()), min_size=1, max_size=8), st.integers(0, 3))
+def test_prune_removes_what_retention_removes_and_interrupted_copies(found: list[tuple[Any, bool]], keep: int) -> None:
+    """In one folder of two clusters, with any names. A copy that is a day old and has no description was interrupted."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = load(Path("/"), time=SimpleNamespace(time=lambda: NOW))
+        names = []
+        for number, (row, described) in enumerate(found):
+            names.append(f"{random_time(number)}-{number:012x}")
+            write(Path(folder), names[-1], row, described)
+        copies = {name for name, (_, described) in zip(names, found, strict=True) if not described}
+        made = names[0]
+        rows = program.rows(Path(folder))
+        gone = {row["name"] for row in program.surplus(rows, keep, NOW)}
+
+        program.prune(Path(folder), keep, made)
+
+        left = {path.name for path in Path(folder).iterdir()}
+        assert left == {*names} - (gone - {made}) - copies | ({made} - copies)
+
+
+def random_time(number: int) -> str:
+    """No name tells when a backup was made."""
+    return f"{2000 + number * 7919 % 99}0101T000000Z"
+
+
+def write(folder: Path, name: str, row: dict[str, Any], described: bool) -> None:
+    made = folder / name
+    made.mkdir()
+    for file in ("etcd.db.gz", "kubernetes.tar"):
+        (made / file).write_text("content")
+    sizes = dict.fromkeys(("etcd.db.gz", "kubernetes.tar"), 7 if row["complete"] else 8)
+    record = {"name": name, "created": row["created"], "members": {}, "snapshot": {"sha256": "1" * 64}}
+    record |= {"identity": {"uid": row["cluster"]}, "member": row["node"], "sizes": sizes}
+    if described:
+        (made / "backup.json").write_text(json.dumps(record))
+    else:
+        os.utime(made, (NOW - 2 * DAY, NOW - 2 * DAY))
+
+
+def test_a_copy_that_is_on_its_way_stays(program: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "20261127T020000Z-111111111111").mkdir()
+
+    assert program.prune(tmp_path, 1)["removed"] == []
+
+
+@pytest.mark.parametrize("created", [int(time.time()) + 365 * DAY, 0], ids=["clocks ahead before", "clock behind now"])
+def test_the_backup_just_made_is_there_whatever_the_clocks_say(
+    program: ModuleType, tmp_path: Path, created: int
+) -> None:
+    """With names that sort behind it, and with more than are kept."""
+    (tmp_path / "backups").mkdir()
+    for number in range(5):
+        name = f"2099112{number}T020000Z-{number:012x}"
+        write(
+            tmp_path / "backups", name, {"cluster": "1234", "node": "cp1", "created": created, "complete": True}, True
+        )
+    if not created:
+        program.time = SimpleNamespace(**vars(time) | {"time": lambda: -DAY, "gmtime": lambda _at: time.gmtime(0)})
+
+    made = Path(program.backup(settings(tmp_path))["backup"])
+
+    assert made.is_dir()
+    assert len([*(tmp_path / "backups").iterdir()]) == 3
+
+
+def test_the_backups_of_another_cluster_stay(program: ModuleType, tmp_path: Path) -> None:
+    """On the same servers, before they were installed again."""
+    (tmp_path / "backups").mkdir()
+    for number in range(2):
+        row = {"cluster": "5678", "node": "cp1", "created": number, "complete": True}
+        write(tmp_path / "backups", f"2020112{number}T020000Z-{number:012x}", row, True)
+    for number in range(4):
+        program.members = lambda number=number: {f"https://192.0.2.{number}:2380": "x"}
+        program.run.content = f"new {number}"
+        program.backup(settings(tmp_path))
+
+    found = [row["cluster"] for row in program.rows(tmp_path / "backups")]
+    assert (found.count("5678"), found.count("1234")) == (2, 2)
+
+
+# A copy off the server.
+
+
+@pytest.fixture
+def mount() -> Iterator[Path]:
+    """A folder of another file system."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+def test_a_copy_off_the_server_lies_by_cluster_and_node(program: ModuleType, tmp_path: Path, mount: Path) -> None:
+    if mount.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("/dev/shm is the file system of the tests")
+    made = program.backup(settings(tmp_path, backup_copy=str(mount)))
+
+    name = Path(made["backup"]).name
+    assert "failed" not in made
+    assert {path.name for path in (mount / "1234/cp1" / name).iterdir()} == {
+        "etcd.db.gz",
+        "kubernetes.tar",
+        "backup.json",
+    }
+    assert program.described(mount / "1234/cp1" / name, name)["complete"]
+    assert {path.stat().st_mode & 0o777 for path in (mount / "1234/cp1" / name).iterdir()} == {0o600}
+
+
+def hanging(_root: Path, made: Path) -> None:
+    """A file that never gives its content, as one of a mount whose server is away."""
+    (made / "kubernetes.tar").unlink()
+    os.mkfifo(made / "kubernetes.tar")
+
+
+def absent(root: Path, made: Path) -> None:
+    (root / "nfs").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [(absent, "no mounted file system, so the backup is not off"), (hanging, "has not ended within")],
+)
+def test_a_mount_that_is_absent_or_hangs_costs_the_copy_alone(
+    program: ModuleType, tmp_path: Path, mount: Path, monkeypatch: Any, spoil: Callable[[Path, Path], None], words: str
+) -> None:
+    """The backup on the server is complete, the lock is free afterwards, and the metric and the exit status report it."""
+    monkeypatch.setattr(program, "COPY_WAIT", 2)
+    folder = tmp_path / "nfs" if spoil is absent else mount
+    made = settings(tmp_path, backup_copy=str(folder), backup=True, is_control_plane=True)
+    (tmp_path / program.SETTINGS).write_text(json.dumps(made))
+    monkeypatch.setattr(program, "certificates", dict)
+    os_sync = os.sync
+
+    def sync() -> None:
+        os_sync()
+        spoil(tmp_path, next((tmp_path / "backups").glob("2*")))
+
+    monkeypatch.setattr(os, "sync", sync)
+
+    with pytest.raises(Failed, match=words):
+        call(program, "backup")
+
+    assert len([*(tmp_path / "backups").glob("2*")]) == 1
+    assert program.write_status(made)["backup"] == 0
+    with program.alone("status"):
+        pass
+
+
+def test_a_run_that_hangs_does_not_block_another_for_ever(program: ModuleType, monkeypatch: Any) -> None:
+    monkeypatch.setattr(program, "LOCK_WAIT", 0.5)
+
+    with (
+        program.alone("backup"),
+        pytest.raises(program.Failure, match=rf"certificates -> backup, process {os.getpid()}, has"),
+    ):
+        with program.alone("certificates"):
+            pass
 
 
 # A restore.
@@ -196,19 +396,25 @@ def test_a_copy_that_is_not_off_the_server_fails(program: ModuleType, tmp_path: 
 STEPS = ("restore-prepare", "restore-stop", "restore-swap", "restore-start", "restore-end")
 
 
+def digest_of(backup: Path) -> str:
+    return str(json.loads((backup / "backup.json").read_text())["snapshot"]["sha256"])
+
+
 def step(program: ModuleType, name: str, backup: Path) -> dict[str, Any]:
+    sha256 = digest_of(backup) if (backup / "backup.json").exists() else "0" * 64
     act: dict[str, Callable[[], dict[str, Any]]] = {
-        "restore-prepare": lambda: program.prepare(backup, "cp1=https://192.0.2.1:2380"),
-        "restore-stop": lambda: program.stop(backup.name),
-        "restore-swap": lambda: program.swap(backup.name),
-        "restore-start": lambda: program.start(backup.name),
-        "restore-end": lambda: program.end({}, backup.name),
+        "restore-prepare": lambda: program.prepare(backup, sha256, "cp1=https://192.0.2.1:2380"),
+        "restore-stop": lambda: program.stop(sha256),
+        "restore-swap": lambda: program.swap(sha256),
+        "restore-start": lambda: program.start(sha256),
+        "restore-end": lambda: program.end({}, sha256, "cp1=https://192.0.2.1:2380"),
     }
     return act[name]()
 
 
 @pytest.fixture
-def backup(program: ModuleType, tmp_path: Path) -> Path:
+def backup(program: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(program, "hashes_of", lambda peers: dict.fromkeys(peers, ("1", "1", "1")))
     return Path(program.backup(settings(tmp_path))["backup"])
 
 
@@ -232,51 +438,31 @@ def test_a_restore_exchanges_the_data_and_keeps_those_before(program: ModuleType
     step(program, "restore-end", backup)
 
     assert (member(tmp_path), manifests(tmp_path)) == ("new", set(program.COMPONENTS))
-    assert (tmp_path / f"var/lib/etcd/member.before-{backup.name}/snap/db").read_text() == "old"
+    [before] = (tmp_path / "var/lib/etcd").glob(f"member.before-{backup.name}-*")
+    assert (before / "snap/db").read_text() == "old"
     assert not (tmp_path / "etc/kubernetes/kubegpu/restoring.json").exists()
     assert not (tmp_path / "etc/kubernetes/kubegpu/stopped").exists()
 
 
-@pytest.mark.parametrize("stops", range(1, len(STEPS)))
-def test_a_restore_that_was_interrupted_continues(
-    program: ModuleType, backup: Path, tmp_path: Path, stops: int
-) -> None:
-    for name in STEPS[:stops]:
+def test_data_before_stay_whatever_is_restored_next(program: ModuleType, backup: Path, tmp_path: Path) -> None:
+    for _ in range(3):
+        for name in STEPS:
+            step(program, name, backup)
+
+    found = [path.read_text() for path in (tmp_path / "var/lib/etcd").glob("member.before-*/**/db")]
+    assert sorted(found) == ["new", "new", "old"]
+
+
+def test_members_with_different_data_are_not_restored(program: ModuleType, backup: Path, monkeypatch: Any) -> None:
+    for name in STEPS[:-1]:
         step(program, name, backup)
+    monkeypatch.setattr(program, "hashes_of", lambda _peers: {"cp1": ("1", "1", "7")} | {"cp2": ("2", "1", "7")})
+    monkeypatch.setattr(program, "COMPARE_WAIT", 0.1)
 
-    again = [step(program, name, backup)["changed"] for name in STEPS]
-
-    assert again == [False] * stops + [True] * (len(STEPS) - stops)
-    assert (member(tmp_path), manifests(tmp_path)) == ("new", set(program.COMPONENTS))
-
-
-def test_a_swap_that_was_killed_between_its_two_moves_continues(
-    program: ModuleType, backup: Path, tmp_path: Path
-) -> None:
-    step(program, "restore-prepare", backup)
-    step(program, "restore-stop", backup)
-    data = tmp_path / "var/lib/etcd"
-    (data / "member").rename(data / f"member.before-{backup.name}")
-
-    step(program, "restore-swap", backup)
-
-    assert member(tmp_path) == "new"
-    assert (data / f"member.before-{backup.name}/snap/db").read_text() == "old"
-
-
-def test_a_swap_that_was_killed_after_its_moves_keeps_the_data_before(
-    program: ModuleType, backup: Path, tmp_path: Path
-) -> None:
-    step(program, "restore-prepare", backup)
-    step(program, "restore-stop", backup)
-    stopped = (tmp_path / "etc/kubernetes/kubegpu/restoring.json").read_text()
-    step(program, "restore-swap", backup)
-    (tmp_path / "etc/kubernetes/kubegpu/restoring.json").write_text(stopped)
-
-    step(program, "restore-swap", backup)
-
-    assert member(tmp_path) == "new"
-    assert (tmp_path / f"var/lib/etcd/member.before-{backup.name}/snap/db").read_text() == "old"
+    with pytest.raises(program.Failure, match="have different data .*cp1: 1 1 7, cp2: 2 1 7.*restore_state=absent"):
+        program.end({}, digest_of(backup), "cp1=https://192.0.2.1:2380,cp2=https://192.0.2.2:2380")
+    assert program.read_json(program.ROOT / program.RESTORING)["step"] == "started"
+    assert program.abort() == {"step": "aborted", "changed": True}
 
 
 def damaged(backup: Path, root: Path) -> None:
@@ -297,17 +483,21 @@ def without_a_record(backup: Path, root: Path) -> None:
 
 
 def beside_another_restore(backup: Path, root: Path) -> None:
-    (root / "etc/kubernetes/kubegpu/restoring.json").write_text('{"name": "20200101T000000Z", "step": "stopped"}')
+    state = {"name": "20200101T000000Z", "step": "stopped", "sha256": "", "members": ""}
+    (root / "etc/kubernetes/kubegpu/restoring.json").write_text(json.dumps(state))
 
 
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
         (damaged, "it cannot be unpacked"),
-        (exchanged, "it is damaged"),
+        (exchanged, "its snapshot has the digest"),
         (of_another_cluster, "the backup is not of this server's cluster"),
         (without_a_record, "this is no backup of this collection"),
-        (beside_another_restore, "the restore of 20200101T000000Z has not ended"),
+        (
+            beside_another_restore,
+            "restore -> 20200101T000000Z: its last step on this server is stopped; finish it first",
+        ),
     ],
 )
 def test_what_cannot_be_restored_fails_while_the_cluster_runs(
@@ -323,7 +513,7 @@ def test_what_cannot_be_restored_fails_while_the_cluster_runs(
 
 
 def test_a_step_without_a_restore_fails(program: ModuleType, backup: Path) -> None:
-    with pytest.raises(program.Failure, match="no restore of"):
+    with pytest.raises(program.Failure, match="no restore of this backup has begun"):
         step(program, "restore-stop", backup)
 
 
@@ -399,6 +589,61 @@ def test_metrics_are_what_node_exporter_reads(program: ModuleType, tmp_path: Pat
     assert re.search(r'^kubegpu_backup_timestamp_seconds\{node="cp1"\} \d{10}$', text, re.MULTILINE)
     assert (tmp_path / "var/lib/textfile/kubegpu.prom").stat().st_mode & 0o777 == 0o644
     assert (tmp_path / "var/lib/textfile").stat().st_mode & 0o777 == 0o755
+
+
+def test_the_metric_is_of_the_newest_backup_of_this_member_that_is_no_date_in_the_future(
+    program: ModuleType, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(program, "certificates", dict)
+    (tmp_path / "backups").mkdir()
+    now = int(time.time())
+    rows = {
+        "right": ("1234", "cp1", now - 50, True),
+        "older": ("1234", "cp1", now - 99, True),
+        "future": ("1234", "cp1", now + DAY, True),
+        "incomplete": ("1234", "cp1", now - 1, False),
+        "another cluster's": ("5678", "cp1", now - 1, True),
+        "another member's": ("1234", "cp2", now - 1, True),
+    }
+    for number, values in enumerate(rows.values()):
+        row = dict(zip(("cluster", "node", "created", "complete"), values, strict=True))
+        write(tmp_path / "backups", f"20261127T020000Z-{number:012x}", row, True)
+
+    status = program.write_status(settings(tmp_path, is_control_plane=True, backup=True))
+
+    assert status["backup"] == now - 50
+
+
+LINKS = ("kubegpu.prom", ".kubegpu.prom.partial")
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_metrics_are_written_through_no_link(program: ModuleType, tmp_path: Path, name: str) -> None:
+    folder, secret = tmp_path / "var/lib/textfile", tmp_path / "shadow"
+    folder.mkdir(parents=True)
+    secret.write_text("root")
+    secret.chmod(0o600)
+    (folder / name).symlink_to(secret)
+
+    program.write_status({"node": "w1", "metrics_folder": "/var/lib/textfile"})
+
+    assert (secret.read_text(), secret.stat().st_mode & 0o777) == ("root", 0o600)
+    assert "kubegpu_status" in (folder / "kubegpu.prom").read_text()
+    assert not (folder / "kubegpu.prom").is_symlink()
+
+
+@pytest.mark.parametrize("link", ["node_exporter/textfile", "node_exporter/textfile/deeper"])
+def test_a_folder_of_another_user_leads_nowhere(program: ModuleType, tmp_path: Path, link: str) -> None:
+    """node-exporter's user owns a folder above, or may write there, and puts a link to a folder of root's."""
+    target = tmp_path / "cron.d"
+    (target / "deeper").mkdir(parents=True)
+    (tmp_path / "node_exporter").mkdir()
+    (tmp_path / "node_exporter").chmod(0o777)
+    (tmp_path / "node_exporter/textfile").symlink_to(target)
+
+    with pytest.raises(OSError, match="symbolic links|Not a directory"):
+        program.write_status({"node": "w1", "metrics_folder": link})
+    assert [*target.rglob("*.prom")] == []
 
 
 def test_a_worker_without_a_driver_has_only_the_time(program: ModuleType, tmp_path: Path) -> None:

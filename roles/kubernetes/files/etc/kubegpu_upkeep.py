@@ -75,7 +75,7 @@ class Failure(Exception):
     """One sentence for the user, with the next step."""
 
 
-def main(words: list[str] | None = None) -> int:
+def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Backups, certificates and status of a node of kubegpu.autoscale")
     commands = parser.add_subparsers(dest="command", required=True)
 
@@ -103,7 +103,11 @@ def main(words: list[str] | None = None) -> int:
     command("restore-start", "start the control plane of this server", "--sha256")
     command("restore-end", "compare the members of etcd and end the restore", "--sha256", "--members")
     command("restore-abort", "discard what is prepared")
-    given = parser.parse_args(words)
+    return parser
+
+
+def main(words: list[str] | None = None) -> int:
+    given = arguments().parse_args(words)
     os.umask(0o077)
     try:
         with contextlib.nullcontext() if given.command in READS else alone(given.command):
