@@ -64,7 +64,7 @@ def call(module: ModuleType, *words: str) -> dict[str, Any]:
 
 @dataclass
 class Servers:
-    """by_host: the program of each. after: is called with a host when the program has run there, as the kubelet sees it."""
+    """by_host: the program of each. after: is called with a host when the program has run there, for its kubelet."""
 
     by_host: Mapping[str, ModuleType]
     controller: Path

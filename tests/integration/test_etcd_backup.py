@@ -125,7 +125,7 @@ class Server:
         command = [compiled("etcdctl"), f"--endpoints={self.client}", f"--cacert={self.pki}/ca.crt", *login, *words]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
-    def keys(self) -> str:
+    def registry(self) -> str:
         """As this member has them, whoever leads."""
         return self.ctl("get", "/registry", "--prefix", "--keys-only", "--consistency=s")
 
@@ -198,7 +198,7 @@ def test_members_have_one_hash_after_a_restore(etcd: Etcd) -> None:
     plan = etcd.restore(names[1])
 
     assert plan["copied_to"] == ["cp1", "cp3"]
-    assert [server.keys().split() for server in etcd.servers.values()] == [["/registry/after-cp1"]] * 3
+    assert [server.registry().split() for server in etcd.servers.values()] == [["/registry/after-cp1"]] * 3
     assert len(etcd.hashes()) == 1
     etcd.servers["cp3"].ctl("put", "/registry/after", "yes")
     assert len(etcd.hashes()) == 1
@@ -215,7 +215,7 @@ def test_members_have_one_hash_after_a_restore(etcd: Etcd) -> None:
     newest = etcd.on("cp1", "member", "--folder", "/backups")["backups"][-1]["name"]
     assert newest not in names
     etcd.restore(newest)
-    assert "/registry/later" in etcd.servers["cp2"].keys()
+    assert "/registry/later" in etcd.servers["cp2"].registry()
     assert len(etcd.hashes()) == 1
 
 
@@ -236,7 +236,7 @@ def test_members_with_their_own_snapshots_do_not_count_as_restored(etcd: Etcd) -
 
     with pytest.raises(Failed, match="the members of etcd have different data"):
         etcd.on("cp2", "restore-end", "--sha256", digests["cp2"], "--members", members)
-    assert len({server.keys() for server in etcd.servers.values()}) == 3
+    assert len({server.registry() for server in etcd.servers.values()}) == 3
 
 
 @pytest.mark.parametrize("answers", [True, False], ids=["etcd answers", "etcd is down in the run"])
@@ -263,5 +263,5 @@ def test_members_are_restored_without_one_that_is_lost(etcd: Etcd) -> None:
 
     etcd.restore(name, hosts=("cp1", "cp2"))
 
-    assert {server.keys() for server in etcd.servers.values()} == {"/registry/after-cp1\n\n"}
+    assert {server.registry() for server in etcd.servers.values()} == {"/registry/after-cp1\n\n"}
     assert len(etcd.hashes()) == 1

@@ -83,7 +83,7 @@ STATES = st.one_of(
     st.booleans(),
 )
 def test_all_servers_end_with_one_digest_or_nothing_is_done(
-    servers: list[tuple[list[dict[str, Any]], dict[str, str]]], copies: list[dict[str, Any]], wants: bool
+    servers: list[tuple[list[Any], dict[str, str]]], copies: list[Any], wants: bool
 ) -> None:
     """Whatever lies where, under whichever name. A server has the data of the digest that it is given or has prepared."""
     rows = [row(host, *found, restoring=state) for host, (found, state) in zip(PLANES, servers, strict=False)]

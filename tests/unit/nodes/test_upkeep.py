@@ -177,7 +177,7 @@ def test_a_backup_that_fails_is_none(program: ModuleType, tmp_path: Path) -> Non
 def test_a_server_without_a_record_of_its_cluster_makes_no_backup(program: ModuleType, tmp_path: Path) -> None:
     (tmp_path / program.IDENTITY).unlink()
 
-    with pytest.raises(program.Failure, match="no record of its cluster. Next: run `kubegpu.autoscale.cluster`"):
+    with pytest.raises(program.Failure, match=r"no record of its cluster. Next: run `kubegpu.autoscale.cluster`"):
         program.backup(settings(tmp_path))
 
 
@@ -191,7 +191,7 @@ def test_a_disk_without_space_gets_nothing(program: ModuleType, tmp_path: Path, 
         lambda: program.backup(settings(tmp_path)),
         lambda: program.prepare(made, digest_of(made), "cp1=https://192.0.2.1:2380"),
     ):
-        with pytest.raises(program.Failure, match="MiB are free, and .* are needed. Nothing was changed. Next: "):
+        with pytest.raises(program.Failure, match=r"MiB are free, and .* are needed. Nothing was changed. Next: "):
             act()
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -223,7 +223,7 @@ ROWS = st.builds(
 
 @given(st.lists(ROWS, max_size=20), st.integers(-1, 4))
 def test_retention_keeps_the_newest_complete_ones_of_each_cluster_and_node(found: list[Any], keep: int) -> None:
-    """Also under a clock that is behind: what seems to be in the future then is counted apart. Incomplete ones count nothing."""
+    """Also under a clock that is behind: what seems to be in the future counts apart. Incomplete ones do not count."""
     removed = load(Path("/")).surplus(found, keep, NOW)
 
     assert all(row["complete"] for row in removed)
@@ -236,7 +236,7 @@ def test_retention_keeps_the_newest_complete_ones_of_each_cluster_and_node(found
 
 @given(st.lists(st.tuples(ROWS, st.booleans()), min_size=1, max_size=8), st.integers(0, 3))
 def test_prune_removes_what_retention_removes_and_interrupted_copies(found: list[tuple[Any, bool]], keep: int) -> None:
-    """In one folder of two clusters, with any names. A copy that is a day old and has no description was interrupted."""
+    """In one folder of two clusters, with any names. A copy of a day ago without its description was interrupted."""
     with tempfile.TemporaryDirectory() as folder:
         program = load(Path("/"), time=SimpleNamespace(time=lambda: NOW))
         names = []
@@ -340,41 +340,36 @@ def test_a_copy_off_the_server_lies_by_cluster_and_node(program: ModuleType, tmp
     assert {path.stat().st_mode & 0o777 for path in (mount / "1234/cp1" / name).iterdir()} == {0o600}
 
 
-def hanging(_root: Path, made: Path) -> None:
-    """A file that never gives its content, as one of a mount whose server is away."""
-    (made / "kubernetes.tar").unlink()
-    os.mkfifo(made / "kubernetes.tar")
-
-
-def absent(root: Path, made: Path) -> None:
-    (root / "nfs").mkdir()
-
-
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [(absent, "no mounted file system, so the backup is not off"), (hanging, "has not ended within")],
-)
+@pytest.mark.parametrize("hangs", [False, True], ids=["absent", "hanging"])
 def test_a_mount_that_is_absent_or_hangs_costs_the_copy_alone(
-    program: ModuleType, tmp_path: Path, mount: Path, monkeypatch: Any, spoil: Callable[[Path, Path], None], words: str
+    program: ModuleType, tmp_path: Path, mount: Path, monkeypatch: Any, hangs: bool
 ) -> None:
-    """The backup on the server is complete, the lock is free afterwards, and the metric and the exit status report it."""
-    monkeypatch.setattr(program, "COPY_WAIT", 2)
-    folder = tmp_path / "nfs" if spoil is absent else mount
-    made = settings(tmp_path, backup_copy=str(folder), backup=True, is_control_plane=True)
+    """The backup on the server is complete, the lock is free, and the metric and the exit status report the failure."""
+    (tmp_path / "nfs").mkdir()
+    made = settings(tmp_path, backup_copy=str(mount if hangs else tmp_path / "nfs"), backup=True, is_control_plane=True)
     (tmp_path / program.SETTINGS).write_text(json.dumps(made))
     monkeypatch.setattr(program, "certificates", dict)
-    os_sync = os.sync
+    copy_off = program.copy_off
 
-    def sync() -> None:
-        os_sync()
-        spoil(tmp_path, next((tmp_path / "backups").glob("2*")))
+    def waits(backup: Path, folder: str, keep: int) -> Any:
+        """The process that copies waits for a file that gives no content, as those of a server that is away."""
+        record = (backup / "backup.json").read_text()
+        (backup / "backup.json").unlink()
+        os.mkfifo(backup / "backup.json")
+        found = copy_off(backup, folder, keep)
+        (backup / "backup.json").unlink()
+        (backup / "backup.json").write_text(record)
+        return found
 
-    monkeypatch.setattr(os, "sync", sync)
+    if hangs:
+        monkeypatch.setattr(program, "COPY_WAIT", 2)
+        monkeypatch.setattr(program, "copy_off", waits)
 
-    with pytest.raises(Failed, match=words):
+    with pytest.raises(Failed, match="has not ended within" if hangs else "so the backup is not off the server"):
         call(program, "backup")
 
-    assert len([*(tmp_path / "backups").glob("2*")]) == 1
+    [row] = program.rows(tmp_path / "backups")
+    assert (row["complete"], row["copied"]) == (True, False)
     assert program.write_status(made)["backup"] == 0
     with program.alone("status"):
         pass
@@ -383,12 +378,9 @@ def test_a_mount_that_is_absent_or_hangs_costs_the_copy_alone(
 def test_a_run_that_hangs_does_not_block_another_for_ever(program: ModuleType, monkeypatch: Any) -> None:
     monkeypatch.setattr(program, "LOCK_WAIT", 0.5)
 
-    with (
-        program.alone("backup"),
-        pytest.raises(program.Failure, match=rf"certificates -> backup, process {os.getpid()}, has"),
-    ):
-        with program.alone("certificates"):
-            pass
+    words = rf"certificates -> backup, process {os.getpid()}, has not ended within .* Nothing was changed"
+    with program.alone("backup"), pytest.raises(program.Failure, match=words), program.alone("certificates"):
+        pass
 
 
 # A restore.
@@ -459,7 +451,7 @@ def test_members_with_different_data_are_not_restored(program: ModuleType, backu
     monkeypatch.setattr(program, "hashes_of", lambda _peers: {"cp1": ("1", "1", "7")} | {"cp2": ("2", "1", "7")})
     monkeypatch.setattr(program, "COMPARE_WAIT", 0.1)
 
-    with pytest.raises(program.Failure, match="have different data .*cp1: 1 1 7, cp2: 2 1 7.*restore_state=absent"):
+    with pytest.raises(program.Failure, match=r"have different data .*cp1: 1 1 7, cp2: 2 1 7.*restore_state=absent"):
         program.end({}, digest_of(backup), "cp1=https://192.0.2.1:2380,cp2=https://192.0.2.2:2380")
     assert program.read_json(program.ROOT / program.RESTORING)["step"] == "started"
     assert program.abort() == {"step": "aborted", "changed": True}
@@ -641,7 +633,7 @@ def test_a_folder_of_another_user_leads_nowhere(program: ModuleType, tmp_path: P
     (tmp_path / "node_exporter").chmod(0o777)
     (tmp_path / "node_exporter/textfile").symlink_to(target)
 
-    with pytest.raises(OSError, match="symbolic links|Not a directory"):
+    with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
         program.write_status({"node": "w1", "metrics_folder": link})
     assert [*target.rglob("*.prom")] == []
 
