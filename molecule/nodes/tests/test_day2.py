@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import testinfra
@@ -38,6 +39,16 @@ def cluster(cp1: Server) -> str:
     return kubectl(cp1.host, "get configmap --namespace kube-system kubegpu-cluster --output=jsonpath={.data.name}")
 
 
+def member(cp1: Server) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(cp1.sh(f"python3 {UPKEEP} member --folder {BACKUPS}"))
+    return found
+
+
+def newest(cp1: Server) -> dict[str, Any]:
+    found: dict[str, Any] = member(cp1)["backups"][-1]
+    return found
+
+
 def restore(name: str, **variables: str) -> Run:
     return run(PLAYBOOKS / "restore.yml", kubernetes_restore_backup=name, **variables)
 
@@ -45,7 +56,7 @@ def restore(name: str, **variables: str) -> Run:
 @pytest.mark.slow
 def test_what_was_deleted_after_a_backup_is_there_again(cp1: Server, workload: str) -> None:
     assert run(PLAYBOOKS / "backup.yml").succeeded
-    name = cp1.sh(f"ls {BACKUPS} | tail -1").strip()
+    name = newest(cp1)["name"]
     kubectl(cp1.host, f"delete deployment {workload}")
     kubectl(cp1.host, "create configmap later")
 
@@ -56,12 +67,15 @@ def test_what_was_deleted_after_a_backup_is_there_again(cp1: Server, workload: s
     ]
 
     assert [(attempt.succeeded, attempt.changed) for attempt in refused] == [(False, 0)] * 3
-    assert "no backup 20200101T000000Z was found" in refused[1].text
+    assert "no complete backup 20200101T000000Z of this cluster was found" in refused[1].text
+    listed = restore("")
+    assert (listed.succeeded, listed.changed) == (True, 0)
+    assert name in listed.text
     assert restore(name, kubegpu_confirm=cluster(cp1)).succeeded
     kubectl(cp1.host, f"wait --for=condition=Available --timeout=180s deployment/{workload}")
     assert kubectl(cp1.host, "get configmap later --ignore-not-found") == ""
     assert cp1.sh(f"stat --format=%a {BACKUPS}/{name}/*").split() == ["600"] * 3
-    copy = EPHEMERAL / "inventory" / ".kubegpu" / "backups" / "cp1" / name
+    copy = EPHEMERAL / "inventory" / ".kubegpu" / "backups" / newest(cp1)["cluster"] / "cp1" / name
     assert {file.name: file.stat().st_mode & 0o777 for file in copy.iterdir()} == dict.fromkeys(
         ("backup.json", "etcd.db.gz", "kubernetes.tar"), 0o600
     )
@@ -70,17 +84,23 @@ def test_what_was_deleted_after_a_backup_is_there_again(cp1: Server, workload: s
 @pytest.mark.slow
 def test_a_restore_that_was_killed_half_way_continues(cp1: Server, workload: str) -> None:
     assert run(PLAYBOOKS / "backup.yml").succeeded
-    name = cp1.sh(f"ls {BACKUPS} | tail -1").strip()
+    backup = newest(cp1)
     confirmed = cluster(cp1)
     kubectl(cp1.host, f"delete deployment {workload}")
-    member = json.loads(cp1.sh(f"python3 {UPKEEP} member"))
-    cp1.sh(f"python3 {UPKEEP} restore-prepare --backup {BACKUPS}/{name} --members {member['name']}={member['peer']}")
-    cp1.sh(f"python3 {UPKEEP} restore-stop --backup {BACKUPS}/{name}")
+    digest = f"--sha256 {backup['sha256']}"
+    told = member(cp1)
+    prepare = f"restore-prepare --backup {backup['path']} --members {told['name']}={told['peer']}"
+    cp1.sh(f"python3 {UPKEEP} {prepare} {digest}")
+    assert restore("", kubernetes_restore_state="absent").succeeded
+    assert member(cp1)["restoring"] == {}
+    cp1.sh(f"python3 {UPKEEP} {prepare} {digest}")
+    cp1.sh(f"python3 {UPKEEP} restore-stop {digest}")
+    assert not restore("", kubernetes_restore_state="absent").succeeded
 
-    assert restore("", kubegpu_confirm=confirmed).succeeded
+    assert restore(backup["name"], kubegpu_confirm=confirmed).succeeded
 
     kubectl(cp1.host, f"wait --for=condition=Available --timeout=180s deployment/{workload}")
-    assert json.loads(cp1.sh(f"python3 {UPKEEP} member"))["restoring"] == ""
+    assert member(cp1)["restoring"] == {}
 
 
 @pytest.mark.slow

@@ -243,7 +243,7 @@ def open_folder(path: Path, mode: int) -> int:
     return folder
 
 
-def digest(content: IO[bytes]) -> str:
+def digest(content: IO[bytes] | gzip.GzipFile) -> str:
     made = hashlib.sha256()
     while block := content.read(1 << 20):
         made.update(block)
@@ -498,7 +498,7 @@ def remove_partial(folder: Path) -> None:
 
 
 def copy_off(made: Path, folder: str, keep: int) -> str:
-    """What went wrong, or nothing. By a process of its own: nothing can interrupt one that waits for a mount."""
+    """The error, or nothing. By a separate process: nothing can interrupt one that waits for a mount."""
     words = [sys.executable, __file__, "copy", "--backup", str(made), "--folder", folder, "--keep", str(keep)]
     child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8")
     try:
