@@ -85,7 +85,7 @@ STATES = st.one_of(
 def test_all_servers_end_with_one_digest_or_nothing_is_done(
     servers: list[tuple[list[Any], dict[str, str]]], copies: list[Any], wants: bool
 ) -> None:
-    """Whatever lies where, under whichever name. A server has the data of the digest that it is given or has prepared."""
+    """Whatever lies where, under any name. A server has the data of the digest that it is given or has prepared."""
     rows = [row(host, *found, restoring=state) for host, (found, state) in zip(PLANES, servers, strict=False)]
     made = plan(*rows, copies=tuple(copies), wanted=NAME if wants else "")
 

@@ -267,9 +267,14 @@ def test_what_was_interrupted_ends_or_has_changed_nothing(
 
 
 def go_on(fleet: Fleet, then: str, wanted: str, other: str, data: dict[str, str]) -> None:
-    before = fleet.tree()
     name, state = {NEXT[0]: (wanted, "present"), NEXT[1]: (other, "present"), NEXT[2]: ("", "absent")}[then]
-    running = {fleet.step_of(host) for host in HOSTS} <= {"", "prepared", "started"}
+    steps = {fleet.step_of(host) for host in HOSTS}
+    running = steps <= {"", "prepared", "started"}
+    if "started" in steps and steps <= {"", "started"}:  # the cluster works, and writes
+        for host in HOSTS:
+            (fleet.folder / host / DATA / "member/db").write_text(data[wanted] + " and later")
+        data = data | {wanted: data[wanted] + " and later"}
+    before = fleet.tree()
     try:
         fleet.restore(name, state)
     except Refused:
@@ -355,6 +360,18 @@ def test_data_that_are_prepared_for_other_members_are_prepared_again(
 
     assert plan["copied_to"] == ["cp2"]
     assert fleet.on("cp1", *plan["steps"][0])["changed"]
+
+
+def test_prepared_data_that_are_gone_are_prepared_again(backups: tuple[Fleet, list[str]], tmp_path: Path) -> None:
+    template, (wanted, _) = backups
+    fleet = template.copied(tmp_path / "fleet")
+    fleet.step(fleet_prepared(fleet, wanted), HOSTS)
+    for path in fleet.folder.glob(f"cp2/{DATA}/restored-*"):
+        shutil.rmtree(path)
+
+    fleet.restore(wanted)
+
+    assert fleet.has_ended(restored(template, wanted))
 
 
 def test_call_raises_what_the_program_says(backups: tuple[Fleet, list[str]], tmp_path: Path) -> None:

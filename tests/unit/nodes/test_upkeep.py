@@ -606,6 +606,14 @@ def test_the_metric_is_of_the_newest_backup_of_this_member_that_is_no_date_in_th
     assert status["backup"] == now - 50
 
 
+def test_a_file_that_cannot_be_written_leaves_nothing(program: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "made/status.json").mkdir(parents=True)
+
+    with pytest.raises(IsADirectoryError):
+        program.write_text(tmp_path / "made/status.json", "text")
+    assert [*(tmp_path / "made").iterdir()] == [tmp_path / "made/status.json"]
+
+
 LINKS = ("kubegpu.prom", ".kubegpu.prom.partial")
 
 

@@ -627,8 +627,6 @@ def stop(sha256: str) -> dict[str, Any]:
     state = began(sha256)
     if state["step"] not in ("prepared", "stopping"):
         return {"step": state["step"], "changed": False}
-    if not (data_folder() / f"restored-{state['name']}/member").is_dir():
-        raise Failure(f"restore -> {state['name']}: its data are missing here. Nothing was changed. Next: abort it")
     step_done(state, "stopping")
     (ROOT / STOPPED).mkdir(exist_ok=True)
     for component in reversed(COMPONENTS):
