@@ -615,7 +615,8 @@ BACKUP_OLD = FindingType(
     "KUBERNETES_BACKUP_OLD",
     Hop.KUBERNETES,
     "warning",
-    "what was written since the last backup would be lost. The timer that backs up etcd is off or fails, or its copy to kubernetes_backup_copy fails",
+    "what was written since the last backup would be lost. The timer that backs up etcd is off or fails, "
+    "or its copy to kubernetes_backup_copy fails",
     "`ansible-playbook kubegpu.autoscale.backup`; on the server, `journalctl -u kubegpu-backup`",
 )
 # As the alerts have it: roles/gpu_alerts/files/servers.yml.
