@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ PIN = versions()["packages"]["kubernetes"]
 RELEASE = PIN.partition("-")[0]
 _DEFAULTS = yaml.safe_load((ROOT / "roles/kubernetes/defaults/main.yml").read_text())
 # Of a run and of what it has besides; other defaults depend on the inventory.
-_UPKEEP = {name.removeprefix("kubernetes_") for name in _DEFAULTS if "backup" in name or "renew" in name}
+_UPKEEP = {name.removeprefix("kubernetes_") for name in _DEFAULTS if re.search("backup|renew|restore", name)}
 _NOT_PLANNED = {"drain_timeout", "drain_options", "wait_timeout", "verify_network", "metrics_folder", *_UPKEEP}
 DEFAULTS = {
     **{name.removeprefix("kubernetes_"): value for name, value in _DEFAULTS.items()},
