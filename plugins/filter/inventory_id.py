@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils import marks
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.identity import NO_INVENTORY_NAMES
 
 
 def inventory_id(source: str) -> str:
-    """The ID of an inventory: the name of its folder, as a valid label value."""
+    """The ID of an inventory, as a valid label value: its folder, and its file unless that has a generic name."""
     path = Path(source).absolute()
-    return marks.inventory_id((path if path.is_dir() else path.parent).name)
+    if path.is_dir() or path.stem in (*NO_INVENTORY_NAMES, path.parent.name):
+        return marks.inventory_id((path if path.is_dir() else path.parent).name)
+    return marks.inventory_id(f"{path.parent.name}-{path.stem}")
 
 
 class FilterModule:
