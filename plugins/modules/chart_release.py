@@ -442,6 +442,16 @@ def _served(service: K8sService, version: str) -> list[str]:
     return [resource["kind"] for resource in json.loads(answer.data)["resources"]]
 
 
+@contextmanager
+def dry(service: K8sService) -> Iterator[None]:
+    """Writes are dry runs of the API server."""
+    before, service.client.dry_run = service.client.dry_run, True
+    try:
+        yield
+    finally:
+        service.client.dry_run = before
+
+
 def put_back(service: K8sService, release: Release, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects that were not as the release has them, by title, with their difference. Secrets are left out."""
     objects = [manifest for manifest in release.objects() if manifest["kind"] != "Secret"]
@@ -574,11 +584,26 @@ class Run:
             self._install()
             missing = []
         if self._release.is_as_wanted() and not missing:
-            self._lease().refuse_if_held()
+            self._put_back()
+        self.changed |= bool(self.diff)
+
+    def _put_back(self) -> None:
+        """Only what differs needs the Lease, so that a run which changes nothing writes nothing."""
+        self._lease().refuse_if_held()
+        with dry(self._service):
+            if not any(put_back(self._service, self._release, self._params)):
+                return
+        with self._alone():
+            if not self._release.is_as_wanted():
+                raise HopError(
+                    "helm",
+                    seen=f"release {self._params['release_name']} was changed by another run meanwhile: "
+                    f"{'; '.join(self._release.changes) or self._release.status}. Nothing was changed by this one",
+                    fix="run again, one run at a time",
+                )
             for title, difference in put_back(self._service, self._release, self._params):
                 self.result["objects"].append(title)
                 self.diff.append(difference)
-        self.changed |= bool(self.diff)
 
     def _install(self) -> None:
         self._refuse_one_of_others()
