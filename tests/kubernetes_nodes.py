@@ -62,6 +62,7 @@ class Node:
     elsewhere: Mapping[str, bool] = field(default_factory=dict)
     silent: Sequence[str] = ()
     other_state: str = "present"
+    other_addresses: Sequence[str] = ("192.0.2.9",)
     addresses: Sequence[str] = ("192.0.2.1",)
     swaps: Sequence[str] = ()
     clusters: Sequence[str] = ()
@@ -104,7 +105,10 @@ class Node:
     def _run(self, state: str) -> dict[str, Any]:
         hosts = [*self.hosts] or [self.name, *self.others]
         mine = self._server(self.name, state, INITIALISED in self.files, self.addresses)
-        others = [self._server(name, self.other_state, complete) for name, complete in self.others.items()]
+        others = [
+            self._server(name, self.other_state, complete, self.other_addresses)
+            for name, complete in self.others.items()
+        ]
         return {
             "control_planes": [*self.planes],
             "hosts": hosts,
@@ -157,6 +161,22 @@ def cluster_node(name: str, address: str = "192.0.2.9", ready: str = "True", pod
             "addresses": [{"type": "Hostname", "address": name}, {"type": "InternalIP", "address": address}],
         },
     }
+
+
+def _member(name: str) -> dict[str, Any]:
+    return {"ID": f"id-{name}", "name": name, "clientURLs": ["https://192.0.2.9:2379"]}
+
+
+def etcd(**states: str) -> dict[str, Any]:
+    """Members by their state, and what each answered: healthy, without a majority, down, never started."""
+    answers = {
+        "healthy": {"status": 200, "content": '{"health":"true","reason":""}'},
+        "unhealthy": {"status": 503, "content": '{"health":"false","reason":"RAFT NO LEADER"}'},
+        "down": {"status": -1, "msg": "Connection refused"},
+    }
+    members = [{**_member(name), "isLearner": state == "learner"} for name, state in states.items()]
+    health = [{"item": known, **answers[state]} for known in members if (state := states[known["name"]]) in answers]
+    return {"etcd": {"json": {"members": members}}, "etcd_health": health}
 
 
 def documents(config: str) -> dict[str, Any]:

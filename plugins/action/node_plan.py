@@ -29,6 +29,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server_pla
     servers_plan,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit_plan import TOOLKIT, toolkit_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.turn import TURN, turn_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import secrets_in
 
 HOST: dict[str, Any] = {
@@ -53,6 +54,7 @@ PLANS = {
     "reach": (REACH, reach_plan),
     "restore": (RESTORE, restore_plan),
     "maintain": (MAINTAIN, maintain_plan),
+    "turn": (TURN, turn_plan),
 }
 ARGUMENTS: dict[str, Any] = {
     "host": {"type": "dict", "required": True, "options": HOST},

@@ -59,6 +59,9 @@ options:
   maintain:
     description: Plan what is due on a node, and whether it can reboot.
     type: dict
+  turn:
+    description: Check whether a control plane can be drained, rebooted or upgraded while each of the others works.
+    type: dict
 attributes:
   check_mode:
     description: Runs in check mode, and returns the same as otherwise.

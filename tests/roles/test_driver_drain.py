@@ -54,7 +54,7 @@ def test_nodes_are_drained_together_by_the_playbook_for_it_alone(
     _code, said = drain(tmp_path, servers, __nvidia_driver_takes_turns=takes_turns, **known)
 
     assert ("must reboot, and gpu2 may reboot at the same time" in said) == is_refused, said
-    assert ("Cordon the node" in said) != is_refused
+    assert ("List the control plane nodes" in said) != is_refused
 
 
 @pytest.mark.parametrize(

@@ -1,25 +1,26 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which nodes and members of etcd may be removed. Etcd keeps its majority, and a node that works is kept."""
+"""Members of etcd, and whether they keep their majority without some of them."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
-
-from .membership import is_ready
+from typing import Any
 
 
 @dataclass(frozen=True)
 class Member:
     """A member of etcd. Its name is that of its node; one that has never started has none.
 
+    address: of its client URL; empty if it has never started.
     answers: its health endpoint returned something. is_healthy: it is part of the majority.
     """
 
     id: str
     name: str
+    address: str
     is_learner: bool
     answers: bool
     is_healthy: bool
@@ -32,12 +33,18 @@ def members_of(listed: Mapping[str, Any], health: Iterable[Mapping[str, Any]]) -
         Member(
             id=str(entry["ID"]),
             name=entry.get("name", ""),
+            address=_host(next(iter(entry.get("clientURLs") or ()), "")),
             is_learner=bool(entry.get("isLearner")),
             answers=answers.get(str(entry["ID"]), {}).get("status", -1) > 0,
             is_healthy=_is_healthy(answers.get(str(entry["ID"]), {}).get("content") or ""),
         )
         for entry in listed.get("members") or ()
     ]
+
+
+def _host(url: str) -> str:
+    """Without scheme, port and the brackets of IPv6."""
+    return re.sub(r"^https?://|:[0-9]+/?$|[\[\]]", "", url)
 
 
 def _is_healthy(content: str) -> bool:
@@ -74,41 +81,3 @@ def _has_majority(voters: Sequence[Member]) -> bool:
 def _counted(voters: Sequence[Member]) -> str:
     silent = [member.name or "(never started)" for member in voters if not member.is_healthy]
     return f"{len(voters) - len(silent)} of {len(voters)} members are healthy, {', '.join(silent)} not"
-
-
-@dataclass(frozen=True)
-class Departures:
-    """What is removed for nodes that are gone. lost: names that the user gives, of nodes or members that exist."""
-
-    members: tuple[Member, ...]
-    nodes: tuple[str, ...]
-    lost: tuple[str, ...]
-
-
-def departures(
-    nodes: Sequence[Mapping[str, Any]], members: Sequence[Member], lost: Sequence[str], returned: Sequence[str]
-) -> Departures:
-    """returned: nodes of control planes that are bare again."""
-    gone = {*lost, *returned}
-    existing = {str(node["metadata"]["name"]) for node in nodes} & gone
-    return Departures(
-        members=tuple(member for member in members if member.name in gone),
-        nodes=tuple(sorted(existing)),
-        lost=tuple(sorted({*existing, *(member.name for member in members)} & set(lost))),
-    )
-
-
-Life = Literal["in the run", "Ready", "answers"]
-
-
-def sign_of_life(
-    name: str, nodes: Sequence[Mapping[str, Any]], members: Sequence[Member], in_play: Mapping[str, str]
-) -> Life | None:
-    """Why this node is not lost. in_play: hosts of the run by the names of their nodes."""
-    if name in in_play:
-        return "in the run"
-    if any(node["metadata"]["name"] == name and is_ready(node) for node in nodes):
-        return "Ready"
-    if any(member.name == name and member.answers for member in members):
-        return "answers"
-    return None

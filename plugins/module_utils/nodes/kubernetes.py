@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from ..formats.feature_gates import SCALES_TO_ZERO_MINOR
 from . import kubernetes_files as files
+from .alive import Known, Life
 from .apt_sources import AptSet
-from .etcd_members import Departures, Life, Member, departures, sign_of_life
+from .etcd_members import Member
 from .host import Host
 from .kubeadm import APPLIED_AT_ONCE, FIXED, HPA_PROGRAMS, PHASES, Kubeadm, scales_to_zero
 from .kubernetes_options import Controller, KubernetesOptions
-from .membership import Membership
+from .membership import Membership, Server
 from .pod_network import in_the_way
 from .versions import numbers
 
@@ -62,6 +63,7 @@ class KubernetesSurvey:
     api:               the answer of the API server's address; None if it was not queried.
     iptables_missing:  whether the program is not installed.
     nodes, members:    of the cluster and of etcd; empty until it was queried.
+    kubelets:          addresses of nodes that are gone, at which a kubelet answers.
     hpas:              of the cluster; empty unless a change ends scaling to zero.
     metrics_addresses: of the nodes that may read the control plane's metrics.
     status:            what the timer kubegpu-status wrote last, for the doctor; empty if it was not read.
@@ -78,6 +80,7 @@ class KubernetesSurvey:
     iptables_missing: bool = False
     nodes: Sequence[Mapping[str, Any]] = ()
     members: Sequence[Member] = ()
+    kubelets: tuple[str, ...] = ()
     hpas: Sequence[Mapping[str, Any]] = ()
     metrics_addresses: tuple[str, ...] = ()
     upgrade: Upgrade = Upgrade()
@@ -312,19 +315,21 @@ class Kubernetes:
     # Removal of nodes.
 
     @property
-    def departures(self) -> Departures:
-        """Of lost nodes, while the others remain."""
-        lost, returned = self.membership.lost, self.membership.returned
-        return departures(self.survey.nodes, self.survey.members, lost, returned)
+    def known(self) -> Known:
+        return Known(self.survey.nodes, self.survey.members, self.survey.kubelets)
 
     @property
     def lost_alive(self) -> dict[str, Life]:
         """Signs of life of nodes that the user calls lost."""
-        in_play = self.membership.in_play
-        signs = {
-            name: sign_of_life(name, self.survey.nodes, self.survey.members, in_play) for name in self.membership.lost
-        }
+        signs = {name: self.known.life(name) for name in self.membership.lost}
         return {name: sign for name, sign in signs.items() if sign}
+
+    def namesakes(self, servers: Iterable[Server]) -> Iterator[tuple[Server, Life]]:
+        """Those under whose name another machine is alive, as clones of a server are."""
+        for server in servers:
+            sign = self.known.life(server.node, server.addresses)
+            if sign:
+                yield server, sign
 
     # An upgrade.
 

@@ -11,6 +11,7 @@ from ..formats.yaml import from_yaml
 from ..hops import Hop
 from . import kubernetes_files as files
 from . import pod_network
+from .alive import internal_address
 from .answers import Answer, lines_of
 from .checks.kubernetes import ALWAYS, BEFORE, CHANGES, DAY2, DOCTOR, GONE, LEAVING, UPGRADE
 from .etcd_members import members_of
@@ -94,6 +95,7 @@ SURVEY: dict[str, Any] = {
     "nodes": _RESULT,
     "etcd": _RESULT,
     "etcd_health": _ROWS,
+    "kubelets": _ROWS,
     "hpas": _RESULT,
     "metrics_addresses": _RESULT,
     "kubeadm_config": _RESULT,
@@ -265,7 +267,7 @@ def _steps_of_removal(node: Kubernetes) -> dict[str, bool]:
     goes_on = bool(node.membership.staying)
     return {
         "leave_others": goes_on,
-        "leave_etcd": goes_on and bool(node.membership.leaving),
+        "leave_etcd": goes_on and bool(node.membership.members),
         "end_cluster": not goes_on and node.is_member and node.leads,
         "drain": goes_on and node.is_member,
         "has_metrics_rules": node.has_metrics_rules,
@@ -333,13 +335,18 @@ def _upkeep(node: Kubernetes, options: UpkeepOptions) -> dict[str, Any]:
 
 
 def _gone(node: Kubernetes) -> dict[str, Any]:
-    """What is deleted for nodes that are gone, and those of them that are confirmed by the name of the cluster."""
-    refused, departures = errors(GONE, node), node.departures
+    """What is deleted for nodes that are gone.
+
+    unproven: names that the name of the cluster has to confirm. addresses: at which their kubelets may answer.
+    """
+    refused, departures = errors(GONE, node), node.known.departures(node.membership.gone)
+    known = (internal_address(found) for found in node.survey.nodes if found["metadata"]["name"] in departures.nodes)
     return {
         "refused": refused,
         "members": [] if refused else [{"ID": member.id, "name": member.name} for member in departures.members],
         "nodes": [] if refused else [*departures.nodes],
-        "lost": [*departures.lost],
+        "unproven": [*departures.unproven],
+        "addresses": sorted({*known} - {""}),
     }
 
 
@@ -391,6 +398,7 @@ def _survey(read: Mapping[str, Any]) -> KubernetesSurvey:
         api=_api_answer(read["api"]),
         iptables_missing=(read["iptables"].get("stat") or {}).get("exists") is False,
         nodes=_listed(read["nodes"]),
+        kubelets=tuple(row["item"] for row in read["kubelets"] if row.get("status", -1) > 0),
         members=members_of(read["etcd"].get("json") or {}, read["etcd_health"]),
         hpas=_listed(read["hpas"]),
         metrics_addresses=tuple(" ".join(lines_of(Answer.of(read["metrics_addresses"]))).split()),

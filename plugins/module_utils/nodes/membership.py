@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -79,9 +78,9 @@ class Membership:
         )
 
     @property
-    def leaving(self) -> tuple[str, ...]:
-        """Nodes of the control planes of this run."""
-        return tuple(self.servers[name].node for name in self.hosts if name in self.complete and name in self.servers)
+    def members(self) -> tuple[Server, ...]:
+        """Control planes of this run that are in the cluster."""
+        return tuple(self.servers[name] for name in self.hosts if name in self.complete and name in self.servers)
 
     @property
     def incomplete(self) -> tuple[Server, ...]:
@@ -93,34 +92,16 @@ class Membership:
         )
 
     @property
-    def returned(self) -> tuple[str, ...]:
-        """Nodes of control planes that are bare again, in a cluster that knew them."""
-        return tuple(sorted(server.node for server in self.incomplete)) if self.complete else ()
+    def returned(self) -> tuple[Server, ...]:
+        """Control planes that are bare again, in a cluster that may know their nodes."""
+        return tuple(sorted(self.incomplete, key=lambda server: server.node)) if self.complete else ()
 
     @property
-    def gone(self) -> tuple[str, ...]:
-        return self.lost + self.returned
+    def gone(self) -> dict[str, tuple[str, ...]]:
+        """Addresses of the server that returns, by the names of nodes that are removed; none for a lost one."""
+        return dict.fromkeys(self.lost, ()) | {server.node: server.addresses for server in self.returned}
 
     @property
     def in_play(self) -> dict[str, str]:
         """Hosts of this run by the names of their nodes, whether they answer or not."""
         return {name: name for name in self.all_hosts} | dict(self.nodes)
-
-    def namesakes(self, nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Server, str]]:
-        """Control planes that would join as a node that is Ready at another address, as clones of a server do."""
-        known = {str(node["metadata"]["name"]): node for node in nodes}
-        for server in self.incomplete:
-            node = known.get(server.node)
-            address = internal_address(node) if node else ""
-            if node and is_ready(node) and server.addresses and address not in server.addresses:
-                yield server, address
-
-
-def internal_address(node: Mapping[str, Any]) -> str:
-    addresses = node.get("status", {}).get("addresses") or ()
-    return next((str(row["address"]) for row in addresses if row["type"] == "InternalIP"), "")
-
-
-def is_ready(node: Mapping[str, Any]) -> bool:
-    conditions = node.get("status", {}).get("conditions") or ()
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

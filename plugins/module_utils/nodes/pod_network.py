@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from .alive import internal_address
 from .kubeadm import combined
 from .kubernetes_files import CNI_CONFIG, CNI_FOLDER
 from .kubernetes_options import KubernetesOptions
-from .membership import internal_address
 
 # containerd takes the first file of its folder by name, and `kubeadm reset` leaves those of its cluster.
 _CONFIG_NAMES = {

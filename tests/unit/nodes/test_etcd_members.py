@@ -6,23 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from kubernetes_nodes import CONTROL_PLANE, Node, cluster_node, listed
-
-
-def member(name: str) -> dict[str, Any]:
-    return {"ID": f"id-{name}", "name": name, "clientURLs": [f"https://{name}:2379"]}
-
-
-def etcd(**states: str) -> dict[str, Any]:
-    """Members by their state, and what each answered: healthy, without a majority, down, never started."""
-    answers = {
-        "healthy": {"status": 200, "content": '{"health":"true","reason":""}'},
-        "unhealthy": {"status": 503, "content": '{"health":"false","reason":"RAFT NO LEADER"}'},
-        "down": {"status": -1, "msg": "Connection refused"},
-    }
-    members = [{**member(name), "isLearner": state == "learner"} for name, state in states.items()]
-    health = [{"item": known, **answers[state]} for known in members if (state := states[known["name"]]) in answers]
-    return {"etcd": {"json": {"members": members}}, "etcd_health": health}
+from kubernetes_nodes import CONTROL_PLANE, Node, cluster_node, etcd, listed
 
 
 def departures(
@@ -56,14 +40,15 @@ def test_a_lost_control_plane_is_removed() -> None:
         "refused": [],
         "members": [{"ID": "id-cp2", "name": "cp2"}],
         "nodes": ["cp2"],
-        "lost": ["cp2"],
+        "unproven": ["cp2"],
+        "addresses": ["192.0.2.9"],
     }
 
 
 @pytest.mark.parametrize(
     ("ready", "state", "in_play", "said"),
     [
-        ("True", "healthy", {}, "that node is Ready"),
+        ("True", "healthy", {}, "that node is Ready at 192.0.2.9"),
         ("True", "down", {}, "that node is Ready"),
         ("Unknown", "healthy", {}, "its member of etcd answers"),
         ("Unknown", "unhealthy", {}, "its member of etcd answers"),
@@ -120,6 +105,7 @@ def test_a_control_plane_that_leaves_keeps_the_majority(
         others=dict.fromkeys(others, True),
         elsewhere={"cp0": True},
         files=CONTROL_PLANE,
+        addresses=("192.0.2.9",),
         survey=etcd(**states),
     )
     refused = server.plan(state="absent")["leaving"]["refused"]
@@ -134,11 +120,11 @@ def test_a_node_that_works_is_the_only_reason() -> None:
     assert "that node is Ready" in refusal
 
 
-def test_a_bare_server_under_an_old_name_needs_no_confirmation() -> None:
-    """Its node may still be Ready for some seconds, and its member half joined."""
+def test_a_bare_server_at_its_old_address_needs_no_confirmation() -> None:
+    """It says itself that it is bare. Its node may still be Ready for some seconds, and its member half joined."""
     found = departures([node("cp2")], etcd(cp1="healthy", cp2="down", cp3="healthy"), returned=["cp2"])
 
-    assert (found["refused"], found["nodes"], found["lost"]) == ([], ["cp2"], [])
+    assert (found["refused"], found["nodes"], found["unproven"]) == ([], ["cp2"], [])
 
 
 @pytest.mark.parametrize("lost", ["", "cp2, ", ["cp2", ""], ["cp2,"]], ids=repr)
@@ -151,10 +137,10 @@ def test_a_name_that_is_empty_is_no_member_that_never_started(lost: str | list[s
 
     names = [row["name"] for row in made["gone"]["members"]]
     assert (names, made["steps"]["forget"]) == ((["cp2"], True) if lost else ([], False))
-    assert made["gone"]["lost"] == names
+    assert made["gone"]["unproven"] == names
 
 
 def test_what_is_gone_already_needs_no_confirmation() -> None:
     found = departures([node("cp1")], etcd(cp1="healthy"), lost=["gpu9"])
 
-    assert found == {"refused": [], "members": [], "nodes": [], "lost": []}
+    assert found == {"refused": [], "members": [], "nodes": [], "unproven": [], "addresses": []}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
@@ -14,6 +14,7 @@ from ...hops import Hop
 from .. import kubernetes_files as files
 from ..etcd_members import majority_loss
 from ..kubernetes import OLDEST, Kubernetes
+from ..membership import Server
 from ..versions import numbers
 from .seen import seen_on
 
@@ -438,8 +439,19 @@ NAMESAKE = FindingType(
 
 @check("no server replaces a working control plane node", NAMESAKE)
 def no_namesake_joins(node: Kubernetes) -> Iterator[CheckResult]:
-    for server, address in node.membership.namesakes(node.survey.nodes):
-        seen = f"cannot continue: {server.host} has the name of node {server.node}, which is Ready at {address}"
+    yield from _namesakes(node, node.membership.returned)
+
+
+@check("no server leaves under the name of another control plane node", NAMESAKE)
+def no_namesake_leaves(node: Kubernetes) -> Iterator[CheckResult]:
+    """Its machine ID has been compared as well, so addresses that were not gathered are no contradiction."""
+    yield from _namesakes(node, [server for server in node.membership.members if server.addresses])
+
+
+def _namesakes(node: Kubernetes, servers: Iterable[Server]) -> Iterator[CheckResult]:
+    for server, life in node.namesakes(servers):
+        at = f"{life.address or 'an unknown address'}, not one of {', '.join(server.addresses) or '(none known)'}"
+        seen = f"cannot continue: {server.host} has the name of node {server.node}, and {life.text} at {at}"
         yield seen_on(node.host, NAMESAKE, seen, host=server.host)
 
 
@@ -451,37 +463,30 @@ LOST_IN_RUN = FindingType(
     "remove {lost} from kubernetes_lost_nodes",
     before="refuse",
 )
-LOST_READY = FindingType(
-    "KUBERNETES_LOST_READY",
+LOST_ALIVE = FindingType(
+    "KUBERNETES_LOST_ALIVE",
     Hop.KUBERNETES,
     "error",
-    "a node that works is drained before it is removed",
-    "remove {lost} from kubernetes_lost_nodes; to remove a node that works: `ansible-playbook "
-    "kubegpu.autoscale.cluster --limit {lost} -e kubernetes_state=absent`",
-    before="refuse",
-)
-LOST_ANSWERS = FindingType(
-    "KUBERNETES_LOST_ANSWERS",
-    Hop.KUBERNETES,
-    "error",
-    "the member would continue with the data of the cluster",
-    "remove {lost} from kubernetes_lost_nodes; or turn that server off first, and check with `kubectl get node {lost}`",
+    "what is alive is drained before it is removed, and a member of etcd would continue with the data of the cluster",
+    "remove {lost} from kubernetes_lost_nodes. To remove a node that works: `ansible-playbook "
+    "kubegpu.autoscale.cluster --limit {lost} -e kubernetes_state=absent`. If it is lost, turn that server off first, "
+    "and check with `kubectl get node {lost}`",
     before="refuse",
 )
 
 
-@check("lost nodes are lost", LOST_IN_RUN, LOST_READY, LOST_ANSWERS)
+@check("lost nodes are lost", LOST_IN_RUN, LOST_ALIVE)
 def lost_nodes_are_lost(node: Kubernetes) -> Iterator[CheckResult]:
-    for name, sign in node.lost_alive.items():
-        lost = f"has {name} in kubernetes_lost_nodes"
-        match sign:
-            case "in the run":
-                host = node.membership.in_play[name]
-                yield seen_on(node.host, LOST_IN_RUN, f"{lost}, which is the node of {host} in this run", lost=name)
-            case "Ready":
-                yield seen_on(node.host, LOST_READY, f"{lost}, and that node is Ready", lost=name)
-            case "answers":
-                yield seen_on(node.host, LOST_ANSWERS, f"{lost}, and its member of etcd answers", lost=name)
+    in_play = node.membership.in_play
+    for name in node.membership.lost:
+        lost, life = f"has {name} in kubernetes_lost_nodes", node.lost_alive.get(name)
+        if name in in_play:
+            yield seen_on(
+                node.host, LOST_IN_RUN, f"{lost}, which is the node of {in_play[name]} in this run", lost=name
+            )
+        elif life:
+            at = f" at {life.address}" if life.address else ""
+            yield seen_on(node.host, LOST_ALIVE, f"{lost}, and {life.text}{at}", lost=name)
 
 
 ETCD_MAJORITY = FindingType(
@@ -496,16 +501,17 @@ ETCD_MAJORITY = FindingType(
 
 @check("etcd keeps its majority without the nodes that are gone", ETCD_MAJORITY)
 def gone_members_can_go(node: Kubernetes) -> Iterator[CheckResult]:
-    if not node.lost_alive:
+    lost = node.membership.lost
+    if not node.lost_alive and not any(name in node.membership.in_play for name in lost):
         yield from _majority(node, node.membership.gone)
 
 
 @check("etcd keeps its majority without the nodes that leave", ETCD_MAJORITY)
 def leaving_members_can_go(node: Kubernetes) -> Iterator[CheckResult]:
-    yield from _majority(node, node.membership.leaving)
+    yield from _majority(node, [server.node for server in node.membership.members])
 
 
-def _majority(node: Kubernetes, leaving: tuple[str, ...]) -> Iterator[CheckResult]:
+def _majority(node: Kubernetes, leaving: Iterable[str]) -> Iterator[CheckResult]:
     loss = majority_loss(node.survey.members, leaving)
     if loss:
         yield CheckResult(ETCD_MAJORITY, "etcd", loss, affected=frozenset({f"server {node.host.name}"}))
@@ -685,7 +691,7 @@ BEFORE = (
 )
 # Before nodes are deleted that are gone; before control planes leave; before an upgrade.
 GONE = (no_namesake_joins, lost_nodes_are_lost, gone_members_can_go)
-LEAVING = (leaving_members_can_go,)
+LEAVING = (no_namesake_leaves, leaving_members_can_go)
 UPGRADE = (server_is_a_node, version_is_a_release, version_is_the_next)
 CHANGES = (changes_are_applied,)
 DOCTOR = (node_is_kept_up,)

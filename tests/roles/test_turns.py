@@ -1,0 +1,84 @@
+"""No play takes a second control plane while another one does not work: of all playbooks, by their tasks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from task_walk import PLAYBOOKS, Step, role_file, walk_playbook
+
+TURN, HEALTHY, ETCD = (role_file("kubernetes", name) for name in ("turn", "healthy", "etcd"))
+# What stops the members of a control plane that stays. A restart of one component by kubeadm waits for it.
+UPGRADE = re.compile(r"upgrade[.]command|kubeadm upgrade (?:apply|node$)")
+PLANES = "kube_control_plane"
+
+
+def takes(step: Step) -> bool:
+    """Whether the task cordons, drains, reboots, upgrades or resets the server."""
+    for module, given in step.task.items():
+        match module.rpartition(".")[2]:
+            case "k8s_drain":
+                return bool(given["state"] in ("drain", "cordon"))
+            case "k8s" if isinstance(given.get("definition"), dict):
+                return bool((given["definition"].get("spec") or {}).get("unschedulable") is True)
+            case "reboot":
+                return True
+            case "server_reboot":
+                return "boot_id" not in given
+            case "command":
+                return bool(UPGRADE.search(str(given))) or "kubeadm reset" in str(given)
+    return False
+
+
+def over_control_planes(hosts: str) -> bool:
+    return PLANES in hosts.split(":")
+
+
+def taken(playbook: Path) -> list[Step]:
+    steps = walk_playbook(playbook, remembers=False)
+    return [step for hosts, step in steps if over_control_planes(hosts) and takes(step)]
+
+
+TAKING = {playbook: steps for playbook in PLAYBOOKS if (steps := taken(playbook))}
+
+
+def is_behind(step: Step) -> bool:
+    """A node that leaves goes for good: it is judged by what remains without it. One that joins anew was not in."""
+    if any(path.name in ("absent.yml", "join_control_plane.yml") and role == "kubernetes"
+           for path, _tasks, role in step.trail if path):  # fmt: skip
+        return step.is_after(ETCD)
+    return step.is_after(TURN)
+
+
+@pytest.mark.parametrize("playbook", TAKING, ids=lambda path: path.stem)
+def test_each_play_that_takes_a_control_plane_waits_for_its_turn(playbook: Path) -> None:
+    early = [step.task["name"] for step in TAKING[playbook] if not is_behind(step)]
+    assert early == []
+
+
+def test_the_playbooks_are_those_that_take_control_planes() -> None:
+    """An empty list would be no evidence."""
+    assert {path.stem for path in TAKING} >= {
+        "cluster",
+        "maintain",
+        "nodes",
+        "uninstall",
+        "upgrade_driver",
+        "upgrade_kubernetes",
+    }
+
+
+RETURNING = [path for path in TAKING if path.stem in ("maintain", "upgrade_driver", "upgrade_kubernetes", "nodes")]
+
+
+@pytest.mark.parametrize("playbook", RETURNING, ids=lambda path: path.stem)
+def test_a_control_plane_returns_only_when_its_member_is_healthy(playbook: Path) -> None:
+    """Each task that puts a node back into service is after the wait."""
+    returns = [
+        step
+        for hosts, step in walk_playbook(playbook, remembers=False)
+        if over_control_planes(hosts) and step.task["name"] == "Uncordon the node"
+    ]
+    assert returns
+    assert [step.role for step in returns if not step.is_after(HEALTHY)] == []
