@@ -13,6 +13,8 @@ from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
 
 # Of an include of one file of a role, which main.yml gives the cluster to otherwise.
+# Of the API servers of the tests.
+CONTEXT = "test"
 ACCESS = {"module_defaults": {"group/kubegpu.autoscale.cluster": {"kubeconfig": "{{ kubegpu_kubeconfig }}"}}}
 
 
@@ -24,11 +26,11 @@ def run_playbook(
     inventory: str = "localhost,",
     **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """playbook: one of the collection's by its name, or plays. Runs in `folder`."""
+    """playbook: one of the collection's by its name, or plays. Runs in `folder`. Removals are confirmed."""
     if not isinstance(playbook, str):
         (folder / "play.yml").write_text(json.dumps(playbook))
         playbook = "play.yml"
-    words = ("-i", inventory, playbook, "--extra-vars", json.dumps(variables), *flags)
+    words = ("-i", inventory, playbook, "--extra-vars", json.dumps({"kubegpu_confirm": CONTEXT, **variables}), *flags)
     done = ansible_playbook(*words, cwd=folder, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, **environment})
     print(done.stdout, done.stderr)  # pytest shows it when the test fails
     return done

@@ -12,49 +12,52 @@ import yaml
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
 from role_values import ROLES
+from task_walk import including, read, role_file
 
 MEMBER = {"node": "gpu1", "machine_id": "1", "authorities": ["sha256:aa"], "record": {"name": "prod", "uid": "1"}}
 BARE = {"node": "gpu1", "machine_id": "1", "authorities": [], "record": {}}
-REMOVALS = {
-    "kubernetes": "the Kubernetes nodes",
-    "nvidia_driver": "the GPU driver",
-    "containerd": "the container runtime",
-}
+REMOVALS = yaml.safe_load((ROLES / "_common/vars/main.yml").read_text())["_common_removals"]
 
 
 def confirm(
     folder: Path, role: str, hosts: Mapping[str, Any], *flags: str, staying: bool = False, **variables: Any
 ) -> tuple[int, str]:
-    """The removal as far as it is confirmed, on servers that say this of themselves."""
-    tasks = yaml.safe_load((ROLES / role / "tasks/absent.yml").read_text())
-    [confirms] = [task for task in tasks if task["name"].startswith("Confirm ")]
+    """The removal as far as it is confirmed, on servers that say this of themselves, by a role of that name."""
+    shared = {"name": "kubegpu.autoscale._common", "tasks_from": "confirm"}
+    task = next(including(role_file("_common", "confirm"), read(role_file(role, "absent")), role))
+    confirms = {"name": task["name"], "ansible.builtin.include_role": shared, "vars": task.get("vars", {})}
+    (folder / "roles" / role / "tasks").mkdir(parents=True)
+    (folder / "roles" / role / "tasks" / "main.yml").write_text(json.dumps([confirms]))
     known = [
         {"ansible.builtin.set_fact": {"_common_identity_self": "{{ says | combine({'host': inventory_hostname}) }}"}}
     ]
-    done = {"ansible.builtin.debug": {"msg": "the removal begins"}}
     play = {
         "hosts": "all",
         "connection": "local",
         "gather_facts": False,
         "vars": {"__kubernetes_plan": {"steps": {"leave_others": staying}}},
-        "tasks": [*known, confirms, done],
+        "pre_tasks": known,
+        "roles": [role],
+        "tasks": [{"ansible.builtin.debug": {"msg": "the removal begins"}}],
     }
     (folder / "play.yml").write_text(json.dumps([play]))
     inventory = {"all": {"hosts": {name: {"says": says} for name, says in hosts.items()}}}
     (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
+    variables = {"kubegpu_kubeconfig": str(folder / "none"), **variables}
     words = ("-i", "hosts.yml", "play.yml", "-e", json.dumps(variables), *flags)
     ran = ansible_playbook(*words, cwd=folder, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH})
     return ran.returncode, " ".join((ran.stdout + ran.stderr).split())
 
 
-@pytest.mark.parametrize("role", REMOVALS)
+@pytest.mark.parametrize("role", sorted(REMOVALS))
 def test_a_member_is_not_cleared_without_the_name_of_its_cluster(tmp_path: Path, role: str) -> None:
     code, said = confirm(tmp_path, role, {"gpu1": MEMBER, "gpu2": MEMBER})
+    servers = "localhost, for the cluster itself" if "release" in REMOVALS[role] else "gpu1, gpu2"
 
     assert code == 2
     assert "the removal begins" not in said
     assert f"This would remove {REMOVALS[role]}" in said
-    assert "cluster prod, servers gpu1, gpu2. Nothing was changed." in said
+    assert f"cluster prod, servers {servers}. Nothing was changed." in said
     assert f"-e {role}_state=absent -e kubegpu_confirm=prod`" in said
 
 
