@@ -3,68 +3,120 @@
 
 A secret is recognized by the name of its key, or by the name beside its value (a container's variable, an HTTP header).
 It is also recognized by the kind of its object (Secret), and by its text (a login in an address, `--password=x`).
+A text that is a document (JSON, YAML, TOML, INI) or Base64 is judged by its contents, with the same rules.
 A reference to a secret is public: secretName, secretKeyRef, existingSecret, tokenPath, auth_password_file.
 """
 
 from __future__ import annotations
 
+import binascii
+import configparser
 import json
 import re
-from collections.abc import Mapping, Sequence
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+# A server that only reports about itself may have neither. Texts are then judged line by line.
+with suppress(ImportError):
+    import yaml
+with suppress(ImportError):
+    import tomllib
+
 HIDDEN = "(hidden)"
 # Masking a shorter text everywhere in an output would mask unrelated words.
 LEAST_MASKED = 6
+# Bounds of a document in a text: characters, nesting, values. A text beyond them is hidden as a whole.
+LONGEST_DOCUMENT = 1 << 20
+DEEPEST = 60
+MOST_VALUES = 100_000
+# Documents in texts of documents, Base64 included.
+_MOST_NESTED = 4
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # A name is read as its words in lower case: GF_DATABASE_PASSWORD and databasePassword are "database password".
 # A name with one of these words or endings is a secret, unless it ends like a reference.
 _SECRET_WORD = re.compile(r"(?:password|passwd|passphrase|pwd|token|apikey|credentials?|htpasswd|dockerconfigjson)\b")
 _SECRET_END = re.compile(
-    r"\b(?:(?:access|account|api|app|application|auth|encryption|hmac|integration|license|master|private|registration|"
-    r"routing|secret|service|session|shared|signing|ssh|storage|user|write) key|(?:api|hook|webhook) url|"
-    r"secret(?: value| data)?|pass|passwords|tokens|auth|authorization|cookie|dsn|connection string|key data|psk)$"
+    r"\b(?:(?:access|account|api|app|application|auth|certificate|consumer|encryption|gpg|hmac|integration|license|"
+    r"master|private|registration|routing|secret|service|session|shared|signing|ssh|storage|user|write) key|"
+    r"(?:api|hook|webhook) url|secret(?: value| data)?|secure json data|pass|passwords|tokens|token id|auth|"
+    r"authorization|cookie|dsn|honeycomb team|connection string|key data|psk)$"
 )
 _REFERENCE_END = re.compile(
     r"\b(?:audiences?|dir|enabled|endpoint|expiration|expiry|field|files?|folder|id|keys?|length|method|mount|names?|"
     r"namespace|path|policy|refs?|required|seconds|selector|ttl|type|uri|url|user|username)$"
 )
 # References to Secrets of Kubernetes in charts and pods.
-_NAMED_SECRET = re.compile(
-    r"\b(?:auth|ca|cert|certificate|config|existing|from|image|key|pull|root|server|ssl|tls) secret$"
-)
+_NAMED_SECRET = re.compile(r"\b(?:ca|cert|certificate|config|existing|from|image|key|pull|root|server|ssl|tls) secret$")
+_NGINX_REFERENCE = re.compile(r"ingress\.kubernetes\.io/auth-secret$")
 # Keys below a secret that describe it, in addition to references. A key that is just `key` or `url` may be the secret.
 _ABOUT = {"annotations", "apiVersion", "create", "kind", "labels", "metadata", "optional", "valueFrom"}
 _MAY_BE_IT = re.compile(r"\b(?:field|keys?|uri|url)$")
 _SELECTOR = {"defaultMode", "items", "key", "name", "namespace", "optional", "secretKey", "secretName"}
+# Parameters of a signed address.
+_SIGNATURES = {"sig", "signature"}
 
 # A placeholder that the reading program replaces: $(NAME), ${NAME}, $__file{/x}, {{ .Values.x }}, <secret>.
-_PLACEHOLDER = re.compile(r"\$[({]|\$__|\{\{|<\w+>$|\(hidden\)$")
+_PLACEHOLDER = re.compile(r"\$[({]|\$__|\{\{|<\w+>$|\(hidden\)$|# [^\n]*$")
+_EMPTY = {"", '""', "''", "true", "false", "null"}
 _NAME = r"(?P<name>[A-Za-z][\w.-]*)"
 _NAMELESS = (
     # A private key, and a header.
-    re.compile(r"(?P<secret>-----BEGIN [A-Z ]*PRIVATE KEY-----(?:.*?-----END [A-Z ]*PRIVATE KEY-----|.*))", re.S),
-    # A login in an address.
+    re.compile(
+        r"(?P<secret>-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:.*?-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|.*))",
+        re.S,
+    ),
+    # A login in an address, and one as an argument. A user and a group are numbers.
     re.compile(r"\b(?!ssh\b)[A-Za-z][\w+.-]*://(?P<secret>[^/\s\"'<>?#]+)(?=@)"),
+    re.compile(
+        r"(?<!\S)(?:-u|--user|--proxy-user)[ =]?[\"']?(?!\d+:\d+\b)[^\s:\"'=/]+:(?P<secret>(?!//)[^\s\"']+)(?<!:)"
+    ),
     re.compile(r"\b(?:Bearer|Authorization[\"']?[:=]\s*[\"']?\w+)\s+(?P<secret>(?=\S*[A-Z\d._-])[\w+/.~-]{8,}=*)"),
+    re.compile(r"\bBasic\s+(?P<secret>(?=\S*[A-Z\d=])[A-Za-z\d+/]{8,}={0,2})"),
     # Addresses whose path is the credential, and tokens with the format of their issuer.
     re.compile(r"https://(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/(?P<secret>[^\s\"']+)"),
     re.compile(r"https://(?:[\w.-]+\.webhook\.office\.com/|api\.telegram\.org/bot)(?P<secret>[^\s\"']+)"),
-    re.compile(r"\b(?P<secret>(?:hf_|gh[opsru]_|github_pat_|glpat-|nvapi-|xox[abeprs]-)[\w-]{16,})"),
+    re.compile(
+        r"\b(?P<secret>(?:hf_|gh[opsru]_|github_pat_|gl(?:pat|sa|c)[-_]|nvapi-|xox[abeprs]-|xapp-|AIza|dckr_pat_|hvs\.|"
+        r"AGE-SECRET-KEY-|(?:[rs]k[-_]|npm_|pypi-|SG\.)(?=[\w.-]*\d))[\w.-]{16,})"
+    ),
     re.compile(r"\b(?P<secret>eyJ[\w-]{8,}\.[\w-]+\.[\w-]*)"),
 )
 _NAMED = (
-    # NAME=x, `--name x`, a line of YAML, and a container's variable in such lines or in JSON.
+    # NAME=x, `--name x`, a line of YAML or INI, and a container's variable in such lines or in JSON.
     re.compile(_NAME + r"=(?:\"(?P<secret>[^\"\n]+)\"|'(?P<single>[^'\n]+)'|(?P<bare>[^\s\"',;&|]+))"),
     re.compile(r"(?<!\S)--?" + _NAME + r"\s+(?P<secret>[^\s-]\S*)"),
-    re.compile(r"^[ \t]*(?:- )?[\"']?" + _NAME + r"[\"']?:[ \t]+(?P<secret>\S[^\n]*)", re.M),
+    re.compile(r"^[ \t#;]*(?:- )?[\"']?" + _NAME + r"[\"']?[ \t]*[:=][ \t]+(?P<secret>\S[^\n]*)", re.M),
+    re.compile(r"(?:-H|--header)[ =]?[\"']?" + _NAME + r":\s*(?P<secret>[^\"'\n]+)"),
     re.compile(r"\bname[\"']?:\s*[\"']?(?P<name>[\w.-]+)[\"']?,?\s+[\"']?value[\"']?:\s*[\"']?(?P<secret>[^\s\"']+)"),
 )
 _HINT = re.compile(
-    r"[@=]|://|-----BEGIN|(?<!\S)--?\w|:\s|\b(?:Bearer |eyJ|hf_|gh\w_|github_pat_|glpat|nvapi|xox)|^[{\[]"
+    r"[@=]|://|-----BEGIN|(?<!\S)--?\w|:\s|\b(?:Bearer |Basic |eyJ|hf_|gh\w_|github_pat_|gl(?:pat|sa|c)|nvapi|xox|xapp|"
+    r"[sr]k[-_]|AIza|dckr_|hvs\.|npm_|pypi-|SG\.|AGE-)|^[{\[]"
+)
+# A document in a text has lines or brackets, and names with values.
+_DOCUMENT = re.compile(r"^\s*[{\[]|^[ \t]*(?:- +)?[\"']?[\w./-]+[\"']?[ \t]*[:=](?:\s|$)", re.M)
+_TEMPLATE = re.compile(r"^[ \t]*\{\{.*?\}\}[ \t]*\n|\{\{.*?\}\}", re.M | re.S)
+_OF_SECRET = re.compile(r"^[ \t]*(?:- +)?[\"']?kind[\"']?:[ \t]+[\"']?Secret(?:List)?\b", re.M)
+_BASE64 = re.compile(r"[A-Za-z\d+/_-]{15}[A-Za-z\d+/_\s-]+={0,2}\s*")
+
+# A random text: 20 characters or more, of which 12 together are letters and digits in turn.
+_RUN = re.compile(r"(?<![\w+/])[A-Za-z\d+/_-]{20,}={0,2}(?![\w+/])")
+_STRETCH = re.compile(r"[A-Za-z\d]{12,}")
+_HEX = re.compile(r"[\da-f]{32,}|[\dA-F]{32,}")
+_PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_PUBLIC_TEXT = re.compile(
+    r"-----BEGIN (?:CERTIFICATE|PUBLIC KEY|[A-Z ]*REQUEST)-----.*?-----END [A-Z ]+-----|\bsha\d+[:-][A-Za-z\d+/=]+|"
+    r"\bssh-\w+ \S+|/(?:blob|commit|raw|tree)/[\da-f]+|\bdata:[\w/+.-]+;base64,[A-Za-z\d+/=]+",
+    re.S,
+)
+_PUBLIC_NAME = re.compile(
+    r"\b(?:bundle|ca|cert|certificate|checksum|commit|digest|fingerprint|hash|public key|revision|sha|uid|uuid)$"
 )
 
 
@@ -88,6 +140,13 @@ def secrets_in(value: Any) -> list[Secret]:
     return redaction.found
 
 
+def random_texts_in(value: Any) -> list[Secret]:
+    """Texts of a value that no rule recognizes as secrets, and that look random, as keys and tokens do."""
+    redaction = _Redaction(random=[])
+    redaction.of(value)
+    return redaction.random or []
+
+
 def masked_texts(*values: Any) -> set[str]:
     """Secrets that no output may contain. Short ones and numbers are excluded, because they occur in many outputs."""
     found = {secret.text for value in values for secret in secrets_in(value)}
@@ -105,14 +164,18 @@ def is_secret_name(name: str) -> bool:
     """Whether the value of a key with this name is itself a secret, not a reference to one."""
     words = _words(name.rpartition("/")[2])
     if _SECRET_END.search(words):
-        return not _NAMED_SECRET.search(words)
+        return not _NAMED_SECRET.search(words) and not _NGINX_REFERENCE.search(name)
     is_public = _REFERENCE_END.search(words) or words.startswith("automount")
     return not is_public and _SECRET_WORD.search(words) is not None
 
 
 @dataclass
 class _Redaction:
+    """found: secrets. random: texts that look random, None if nobody asks. nested: how many texts are around it."""
+
     found: list[Secret] = field(default_factory=list)
+    random: list[Secret] | None = None
+    nested: int = 0
 
     def of(self, value: Any, path: str = "", *, below: bool = False) -> Any:
         """below: a parent key marks all of it as secret."""
@@ -129,7 +192,10 @@ class _Redaction:
     def _mapping(self, value: Mapping[Any, Any], path: str, below: bool) -> dict[Any, Any]:
         below = below and not _is_selector(value)
         of_secret = value.get("kind") == "Secret"
+        if value.get("kind") == "SecretList" and isinstance(value.get("items"), list):
+            value = {**value, "items": [{"kind": "Secret", **item} for item in value["items"]]}
         named = next((str(value[key]) for key in ("name", "key", "header") if isinstance(value.get(key), str)), "")
+        public = _references(value)
         shown = {}
         for key, inner in value.items():
             at = f"{path}.{key}" if path else str(key)
@@ -137,20 +203,12 @@ class _Redaction:
                 shown[key] = self.of(inner, f"{path} {named}".strip(), below=True)
             elif of_secret and key in ("data", "stringData") and isinstance(inner, Mapping):
                 shown[key] = {entry: self._whole(text, f"{at}.{entry}") for entry, text in inner.items()}
+            elif of_secret and key in ("data", "stringData"):
+                shown[key] = self.of(inner, at, below=True)
             else:
-                shown[key] = self.of(inner, at, below=self._is_below(str(key), inner, path, below))
+                is_below = key not in public and _is_below(str(key), inner, path, below)
+                shown[key] = self.of(inner, at, below=is_below)
         return shown
-
-    @staticmethod
-    def _is_below(key: str, inner: Any, path: str, below: bool) -> bool:
-        if below:
-            return not _is_about(key)
-        if key == "url":  # of Alertmanager's receiver, for which it is a secret, too
-            return re.search(r"webhook_?configs\b[^.]*$", path, re.I) is not None
-        if isinstance(inner, Mapping):  # `auth: {...}` has settings beside secrets
-            words = _words(key)
-            return words.endswith("secrets") or (is_secret_name(key) and not words.endswith(("auth", "authorization")))
-        return is_secret_name(key) and not _is_count(key, inner)
 
     def _list(self, value: Sequence[Any], path: str, below: bool) -> list[Any]:
         shown = []
@@ -160,18 +218,41 @@ class _Redaction:
         return shown
 
     def _whole(self, value: Any, path: str) -> Any:
-        text = str(value)
-        if text.lower() in ("", "true", "false", "null") or _PLACEHOLDER.match(text):
+        text = str(value).strip()
+        if text.lower() in _EMPTY or _PLACEHOLDER.match(text):
             return value
         self.found.append(Secret(path, text))
         return HIDDEN
 
     def _text(self, text: str, path: str) -> str:
-        if not _HINT.search(text):
-            return text
-        if (inner := _json(text)) is not None:
-            shown = self.of(inner, path)
-            return text if shown == inner else json.dumps(shown)
+        if self._is_encoded(text):
+            return str(self._whole(text, path))
+        try:
+            document, write = _parsed(text) if self.nested < _MOST_NESTED else (None, json.dumps)
+        except RecursionError:
+            return str(self._whole(text, path))
+        if document is not None and not _is_bounded(document):
+            return str(self._whole(text, path))
+        if document is not None:
+            known, inside = len(self.found), _Redaction(self.found, self.random, self.nested + 1)
+            shown = inside.of(document, path)
+            text = write(shown) if len(self.found) > known else text
+            if write is json.dumps:  # JSON has no comments
+                return text
+        elif _OF_SECRET.search(text) or (len(text) > LONGEST_DOCUMENT and _DOCUMENT.search(text)):
+            return str(self._whole(text, path))
+        elif self.random is not None and not _PUBLIC_NAME.search(_words(path)):
+            runs = _RUN.findall(_PUBLIC_TEXT.sub("", text))
+            self.random += [Secret(path, run) for run in runs if _looks_random(run)]
+        return self._lines(text, path) if _HINT.search(text) else text
+
+    def _is_encoded(self, text: str) -> bool:
+        """Whether Base64 has a secret in it."""
+        inside = _Redaction(nested=self.nested + 1)
+        decoded = _decoded(text) if self.nested < _MOST_NESTED else None
+        return decoded is not None and inside.of(decoded) != decoded
+
+    def _lines(self, text: str, path: str) -> str:
         for pattern in _NAMELESS:
             text = pattern.sub(lambda match: self._piece(match, path), text)
         for pattern in _NAMED:
@@ -182,17 +263,48 @@ class _Redaction:
         name, given = match["name"], match[match.lastgroup or "secret"]
         # `secret="login"` selects in PromQL. A mapping or a block that follows a key has its own keys.
         is_value = given[0] not in "{[|>&*" and given not in ("true", "false", "null")
-        is_secret = is_value and name.lower() != "secret" and is_secret_name(name) and not _is_count(name, given)
+        is_matcher = re.match(r"secret=[\"']", match[0], re.I) is not None
+        is_named = (is_secret_name(name) and not is_matcher) or name in _SIGNATURES
+        is_secret = is_value and is_named and not _is_count(name, given)
         return self._piece(match, path) if is_secret else match[0]
 
     def _piece(self, match: re.Match[str], path: str) -> str:
         group = match.lastgroup or "secret"
         secret = match[group].strip("\"'") or match[group]
-        if all(_PLACEHOLDER.match(part) for part in secret.split(":")[-1:]):
+        if secret.lower() in _EMPTY or _PLACEHOLDER.match(secret.rpartition(":")[2]):
             return match[0]
         self.found.append(Secret(path, secret))
         start, end = (place - match.start() for place in match.span(group))
         return match[0][:start] + HIDDEN + match[0][end:]
+
+
+def _is_below(key: str, inner: Any, path: str, below: bool) -> bool:
+    """Whether a key makes all below it secret."""
+    if below:
+        return not _is_about(key)
+    if key == "url":  # of Alertmanager's receiver, for which it is a secret, too
+        return re.search(r"webhook_?(?:configs|outputs)\b[^.]*$", path, re.I) is not None
+    if key == "key":  # the text of one; others are the name of a key
+        return isinstance(inner, str) and re.search(r"\btls(?:[_-]?config)?$", path, re.I) is not None
+    if key == "secrets":  # of a header; others are a list of names
+        return re.search(r"\bheaders\b", _words(path)) is not None
+    if isinstance(inner, Mapping):  # `auth: {...}` has settings beside secrets
+        words = _words(key)
+        return words.endswith("secrets") or (is_secret_name(key) and not words.endswith(("auth", "authorization")))
+    return is_secret_name(key) and not _is_count(key, inner)
+
+
+def _references(value: Mapping[Any, Any]) -> set[Any]:
+    """Keys that are references because of those beside them."""
+    keys = {key: _words(str(key)) for key in value}
+    found = set()
+    if any(words.endswith("secret name") or _NAMED_SECRET.search(words) for words in keys.values()):
+        found |= {key for key, words in keys.items() if words.endswith("key")}  # the names of its keys
+    if any(words in ("auth url", "token url") for words in keys.values()):
+        found |= {key for key, words in keys.items() if words == "api url"}  # of an OAuth provider
+    if "name" in keys or "file" in keys:
+        found |= {"key"} & {*keys}
+    return found
 
 
 def _words(name: str) -> str:
@@ -200,9 +312,11 @@ def _words(name: str) -> str:
 
 
 def _is_argument_of(flag: Any, item: Any) -> bool:
-    """["--password", "x"]."""
+    """["--password", "x"], ["-u", "me:x"]."""
     if not isinstance(flag, str) or not flag.startswith("-") or not isinstance(item, str) or item.startswith("-"):
         return False
+    if flag in ("-u", "--user", "--proxy-user"):
+        return re.fullmatch(r"(?!\d+:\d+$)[^\s:/]+:[^\s/].*", item) is not None
     name = flag.lstrip("-")
     return re.fullmatch(r"[\w.-]+", name) is not None and is_secret_name(name) and not _is_count(name, item)
 
@@ -224,11 +338,110 @@ def _is_selector(value: Mapping[Any, Any]) -> bool:
     return keys <= _SELECTOR and bool(keys & {"name", "secretName"})
 
 
-def _json(text: str) -> Any:
-    """The object or list in a JSON text, such as last-applied-configuration; None if it is not one."""
-    if not text.startswith(("{", "[")):
+def _looks_random(run: str) -> bool:
+    """Pieces of words are longer than those of a random text. 16 digits of hexadecimal have six letters among them."""
+    for stretch in _STRETCH.findall(run):
+        pieces = _PIECE.findall(stretch)
+        longest = (4 if _HEX.fullmatch(stretch) else 3) * len(pieces)
+        if len(pieces) > 2 and any(map(str.isdecimal, pieces)) and len(stretch) < longest:
+            return True
+    return False
+
+
+def _decoded(text: str) -> str | None:
+    """The text in Base64; None if it is something else."""
+    if not _BASE64.fullmatch(text):
         return None
+    packed = "".join(text.split()).rstrip("=").replace("-", "+").replace("_", "/")
     try:
-        return json.loads(text)
-    except ValueError:
+        return b64decode(packed + "=" * (-len(packed) % 4), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
         return None
+
+
+def _is_bounded(document: Any) -> bool:
+    """Whether a document can be judged: aliases of YAML make a short text as large as they like."""
+    values, count = [(document, 0)], 0
+    while values:
+        value, depth = values.pop()
+        count += 1
+        if count > MOST_VALUES or depth > DEEPEST:
+            return False
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        values.extend((one, depth + 1) for one in inner)
+    return True
+
+
+def _parsed(text: str) -> tuple[Any, Callable[[Any], str]]:
+    """The document in a text, and what writes one of its kind; None if it has no names with values."""
+    if text.lstrip()[:1] in ("{", "["):
+        with suppress(ValueError):
+            return json.loads(text, object_pairs_hook=_pairs), json.dumps
+    if len(text) > LONGEST_DOCUMENT or not _DOCUMENT.search(text) or not ("\n" in text or text[0] in "{["):
+        return None, json.dumps
+    for parse in (_yaml,) if _OF_SECRET.search(text) else (_yaml, _toml, _ini):
+        with suppress(ValueError):
+            document = parse(text)
+            if document and isinstance(document, dict | list):
+                return document, _yaml_text
+    return None, json.dumps
+
+
+def _pairs(pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
+    """A mapping in which a name that stands there twice has both values."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        key = str(name)
+        while key in found:
+            key += " "
+        found[key] = value
+    return found
+
+
+def _yaml(text: str) -> Any:
+    """The documents of YAML, also of a template. Raises: ValueError."""
+    if "yaml" not in globals():
+        raise ValueError("no parser")
+    try:
+        documents = _documents(text)
+    except ValueError:
+        if "{{" not in text:
+            raise
+        documents = _documents(_TEMPLATE.sub(lambda action: "" if action[0].endswith("\n") else HIDDEN, text))
+    return documents[0] if len(documents) == 1 else [each for each in documents if isinstance(each, dict | list)]
+
+
+def _documents(text: str) -> list[Any]:
+    class Loader(getattr(yaml, "CBaseLoader", yaml.BaseLoader)):  # type: ignore[misc]
+        """All scalars are texts, and unknown tags are no error."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:
+            one: Callable[[Any], Any] = lambda inner: self.construct_object(inner, deep=True)  # noqa: E731
+            return _pairs((one(key), one(value)) for key, value in node.value)
+
+    try:
+        return list(yaml.load_all(text, Loader))
+    except yaml.YAMLError as err:
+        raise ValueError("not YAML") from err
+
+
+def _yaml_text(document: Any) -> str:
+    if "yaml" in globals():
+        return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=150))
+    return json.dumps(document)
+
+
+def _toml(text: str) -> Any:
+    return tomllib.loads(text) if "tomllib" in globals() else None
+
+
+def _ini(text: str) -> Any:
+    """The sections of INI, and what stands before the first one. Raises: ValueError."""
+    parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    try:
+        parser.read_string(f"[.]\n{text}")
+    except configparser.Error as err:
+        raise ValueError("not INI") from err
+    sections = {name: parser[name] for name in parser.sections()}
+    return {name: {key: (text or "").strip("\"'") for key, text in sections[name].items()} for name in sections}

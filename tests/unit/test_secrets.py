@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import secrets
+import string
+import time
+from base64 import b64encode
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,12 +17,13 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import (
     Secret,
     is_secret_name,
     masked_texts,
+    random_texts_in,
     redacted,
     secrets_in,
     without_login,
 )
+from planted import CARRIERS, GENERATED, PLACES, PLANT, RECORD, hides
 
-PLANT = "Pl4nted.Secret"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
 
 
@@ -36,7 +43,8 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
         *("client_secret", "clientSecret", "secret_access_key", "secretKey", "api_url", "apiURL", "webhook_url"),
         *("routing_key", "user_key", "service_key", "private_key", "AccountKey", "SharedAccessKey", "Authorization"),
         *("auth", "cookie", "DATABASE_DSN", "connectionString", "client-key-data", ".dockerconfigjson", "htpasswd"),
-        *("tls/password", "auth.generic_oauth.client_secret", "env.HF_TOKEN"),
+        *("auth_secret", "smtp_auth_secret", "token_id", "client_certificate_key", "consumer_key", "gpgKey"),
+        *("X-Honeycomb-Team", "tls/password", "auth.generic_oauth.client_secret", "env.HF_TOKEN"),
     ],
 )
 def test_a_name_that_holds_a_secret(name: str) -> None:
@@ -48,54 +56,88 @@ def test_a_name_that_holds_a_secret(name: str) -> None:
     [
         *("secretName", "existingSecret", "secretKeyRef", "tokenPath", "passwordKey", "auth_password_file", "tokenURL"),
         *("token_url", "usernameKey", "imagePullSecrets", "tls_secret", "configSecret", "secretNamespace", "labelKey"),
+        *("nginx.ingress.kubernetes.io/auth-secret", "keySecret", "envFromSecret"),
         *("automountServiceAccountToken", "passwordPolicy", "key", "topologyKey", "tokenizer", "author", "compass"),
-        *("url", "user", "username", "AWS_ACCESS_KEY_ID", "token_id", "public_key", "bypass", "authority", "metric"),
+        *("url", "user", "username", "AWS_ACCESS_KEY_ID", "public_key", "bypass", "authority", "metric"),
     ],
 )
 def test_a_name_that_is_public(name: str) -> None:
     assert not is_secret_name(name)
 
 
-HOLDERS: dict[str, Any] = {
-    "by its name": {"grafana": {"adminPassword": PLANT}},
+def test_the_places_are_those_of_upstream() -> None:
+    assert len(PLACES) > 90
+    assert {"global.smtp_auth_secret", "auth%ldap.bind_password", "tls.key", "http_headers.*.secrets[]"} <= {*PLACES}
+    assert len(GENERATED) > 1500
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_a_secret_is_hidden_wherever_it_is(name: str) -> None:
+    value = GENERATED[name]
+    shown = redacted(value)
+    assert HIDDEN in json.dumps(shown)
+    assert hides(json.dumps(shown))
+    assert redacted(shown) == shown
+    assert secrets_in(value)
+
+
+# What the generated ones have not.
+OTHERS: dict[str, Any] = {
     "by a name above": {"credentials": {"reader": PLANT, "others": [PLANT]}},
-    "in a list": {"receivers": [{"slack_configs": [{"api_url": PLANT}]}]},
-    "of PagerDuty": {"pagerduty_configs": [{"routing_key": PLANT}]},
-    "of Alertmanager's webhook": {"receivers": [{"webhook_configs": [{"url": f"https://chat.example/{PLANT}"}]}]},
-    "a container's variable": {"env": [{"name": "DB_PASSWORD", "value": PLANT}]},
     "a header": {"headers": [{"name": "Authorization", "value": PLANT}]},
     "an option of Helm": {"parameters": [{"name": "grafana.adminPassword", "value": PLANT}]},
-    "a group of variables": {"envRenderSecret": {"GF_RENDERING_KEY": PLANT}},
-    "a Secret": {"kind": "Secret", "metadata": {"name": "login"}, "stringData": {"user": PLANT}},
-    "a login": {"remoteWrite": [{"url": f"https://reader:{PLANT}@metrics.example/write"}]},
     "a login without a name": {"url": f"https://{PLANT}@git.example/fleet.git"},
     "a login with an @": {"url": f"postgres://grafana:p@{PLANT}@db.example/grafana"},
-    "an argument": {"args": ["--web", f"--password={PLANT}"]},
-    "an argument and the next": {"args": ["--api-token", PLANT]},
-    "a command line": {"command": f"run --api-key {PLANT} --verbose"},
-    "a quoted assignment": {"script": f"export TOKEN='{PLANT}'"},
-    "a connection string": {"db": f"Server=db;User Id=me;Password={PLANT};Timeout=5"},
     "a storage account": {"db": f"AccountName=a;AccountKey={PLANT}"},
-    "a query": {"url": f"https://metrics.example/api?token={PLANT}&x=1"},
-    "a block of YAML": {"config": f"route: {{}}\nreceivers:\n- name: a\n  password: {PLANT}\n"},
-    "a variable in such a block": {"tpl": f"env:\n- name: DB_PASSWORD\n  value: {PLANT}\n"},
-    "what was applied last": {"applied": json.dumps({"env": [{"name": "DB_PASSWORD", "value": PLANT}]})},
-    "a header in a text": {"curl": f"-H 'Authorization: Bearer {PLANT}'"},
-    "Slack's address": {"text": f"posts to https://hooks.slack.com/services/T0/B0/{PLANT}"},
-    "a private key": {"tls": {"key": f"-----BEGIN RSA PRIVATE KEY-----\n{PLANT}\n-----END RSA PRIVATE KEY-----"}},
     "a number": {"adminPassword": 12345678},
     "a key of the kubeconfig": {"user": {"client-key-data": PLANT, "token": PLANT}},
+    "a list of Secrets": {"kind": "SecretList", "items": [{"data": {"user": PLANT}}]},
+    "a name twice in JSON": {"config": f'{{"password": "{PLANT}", "password": ""}}'},
+    "a comment": {"config": f"mode: x\n# password: {PLANT}\n"},
+    "an unknown tag": {"config": f"key: !vault x\npassword: !vault\n  {PLANT}\n"},
+    "a value on the next line": {"config": f"[smtp]\nhost = x\npassword =\n  {PLANT}\n"},
+    "a header's argument": {"args": ["--header", f"X-Api-Key: {PLANT}"]},
+    "another name of a user": {"args": [f"--user=me:{PLANT}"]},
 }
 
 
-@pytest.mark.parametrize("value", HOLDERS.values(), ids=HOLDERS.keys())
-def test_a_secret_is_hidden_wherever_it_is(value: Any) -> None:
+@pytest.mark.parametrize("value", OTHERS.values(), ids=OTHERS.keys())
+def test_other_secrets_are_hidden(value: Any) -> None:
     shown = json.dumps(redacted(value))
     assert HIDDEN in shown
-    assert PLANT not in shown
+    assert hides(shown)
     assert "12345678" not in shown
     assert redacted(redacted(value)) == redacted(value)
     assert secrets_in(value)
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join(['*' + above] * 10)}]\n" for above, name in pairwise("abcdefghij")
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOMB,
+        "a: " + "[" * 2000 + PLANT + "]" * 2000 + "\nmode: x\n",
+        '{"a":' * 500 + f'"{PLANT}"' + "}" * 500,
+        f"password: >\n  {PLANT}\n" + "a: b\n" * 300_000,
+    ],
+    ids=["aliases", "brackets", "mappings", "length"],
+)
+def test_a_text_that_cannot_be_judged_is_hidden(text: str) -> None:
+    began = time.monotonic()
+    assert redacted({"config": text}) == {"config": HIDDEN}
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("name", RECORD["references"]["names"])
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_a_reference_of_the_operators_kinds_stays(name: str, carrier: str) -> None:
+    value = CARRIERS[carrier]({"spec": {name: {"name": "login", "key": "entry"}}})
+    assert redacted(value) == value
+    assert secrets_in(value) == []
 
 
 @pytest.mark.parametrize(
@@ -120,6 +162,11 @@ def test_a_token_is_known_by_its_shape(token: str) -> None:
         {"args": ["--max-num-batched-tokens=8192", "--max-tokens", "512", "--tokenizer-mode=auto"], "max_tokens": 512},
         {"expr": 'sum by (pod) (rate(vllm:generation_tokens_total[1m])) * kube_secret_info{secret="login"}'},
         {"password": "{{ .Values.password }}", "apiURL": "<secret>"},
+        {"config": "# only a comment\npassword: {{ .Values.password }}\nmode: x\n", "tls": {"key": "# the key"}},
+        {"admin": {"existingSecret": "", "userKey": "admin-user", "passwordKey": "admin-password"}},
+        {"auth.github": {"token_url": "https://github.com/x", "api_url": "https://api.github.com/user"}},
+        {"args": ["-u", "1000:1000", "docker run -u 1000:1000 --user app"], "basic": "Basic authentication is off"},
+        {"manifests": ["kind: SecretProviderClass\nspec: {parameters: {objects: x}}\n"]},
         {"message": "pod ml/chat-0: the token has expired, 3 of 4 pods=4"},
     ],
 )
@@ -154,3 +201,20 @@ def test_a_short_secret_and_a_number_mask_no_words() -> None:
 )
 def test_an_address_is_shown_without_its_login(address: str, shown: str) -> None:
     assert without_login(address) == shown
+
+
+SIGNS = string.ascii_letters + string.digits
+MAKERS: dict[str, Callable[[], str]] = {
+    "hexadecimal": lambda: secrets.token_hex(16),
+    "URL-safe": lambda: secrets.token_urlsafe(32),
+    "Base64": lambda: b64encode(secrets.token_bytes(32)).decode(),
+    "letters and digits": lambda: "".join(secrets.choice(SIGNS) for _ in range(32)),
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_most_random_texts_are_found(maker: str) -> None:
+    texts = [MAKERS[maker]() for _ in range(500)]
+    assert sum(bool(random_texts_in({"team": text})) for text in texts) > 450
+    assert sum(bool(random_texts_in({"config": f"mode: x\nteam: {text}\n"})) for text in texts) > 450
+    assert not any(random_texts_in({"image": {"digest": f"sha256:{text}"}, "sha": text}) for text in texts)
