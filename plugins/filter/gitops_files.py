@@ -9,7 +9,11 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.yaml imp
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.gitops.argocd import argocd_files
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.gitops.flux import flux_files
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.gitops.parts import Files, Part, Place, read_parts
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import secrets_in
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import (
+    Secret,
+    random_texts_in,
+    secrets_in,
+)
 
 _TOOLS: dict[str, Callable[[Sequence[Part], Place], Files]] = {"argocd": argocd_files, "flux": flux_files}
 
@@ -21,7 +25,9 @@ def gitops_files(parts: Sequence[Mapping[str, Any]], tool: str, place: Mapping[s
     """
     if tool not in _TOOLS:
         raise AnsibleFilterError(f"gitops: {tool} is not one of {', '.join(_TOOLS)}")
-    where = Place(**_plain(place))
+    settings = _plain(place)
+    public = {str(name) for name in settings.pop("public", ())}
+    where = Place(**settings)
     read = read_parts(_plain(parts), where.mirror, where.inventory)
     files = _TOOLS[tool](read, where)
     # Secrets in values are named by their option. The other ones are addresses with a login, for example of a mirror.
@@ -30,16 +36,29 @@ def gitops_files(parts: Sequence[Mapping[str, Any]], tool: str, place: Mapping[s
             f"gitops -> repository: {'; '.join(found)} would lie there for all to read. Nothing was written. "
             "Next: put it into a Secret of the cluster, and give its name instead"
         )
+    if unknown := [name for name in _places(read, random_texts_in) if name not in public]:
+        raise AnsibleFilterError(
+            f"gitops -> repository: {'; '.join(unknown)} looks random, as keys and tokens do. Nothing was written. "
+            "Next: put it into a Secret of the cluster, and give its name instead; if it is public, add this place to "
+            "gitops_public_values"
+        )
     return {path: to_yaml(manifests) for path, manifests in files.items()}
 
 
 def _secrets(parts: Sequence[Part]) -> list[str]:
-    found = [(part, part.release.values) for part in parts if part.release]
-    places = [f"{part.name}: {secret.path}" for part, values in found for secret in secrets_in(values)]
     objects = [(part.name, manifest) for part in parts for manifest in part.objects]
-    return places + [
+    return _places(parts, secrets_in) + [
         f"{name}: Secret {manifest['metadata']['name']}" for name, manifest in objects if manifest["kind"] == "Secret"
     ]
+
+
+def _places(parts: Sequence[Part], find: Callable[[Any], list[Secret]]) -> list[str]:
+    """Places of what is found in the values of releases, each once."""
+    return list(
+        dict.fromkeys(
+            f"{part.name}: {secret.path}" for part in parts if part.release for secret in find(part.release.values)
+        )
+    )
 
 
 def _plain(value: Any) -> Any:

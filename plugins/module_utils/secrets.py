@@ -422,6 +422,8 @@ def _documents(text: str) -> list[Any]:
     try:
         return list(yaml.load_all(text, Loader))
     except yaml.YAMLError as err:
+        if "nesting depth" in str(err):
+            raise RecursionError from err
         raise ValueError("not YAML") from err
 
 
