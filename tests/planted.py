@@ -120,16 +120,21 @@ GENERATED: dict[str, Any] = dict(_generated())
 
 def _rotated() -> Iterator[tuple[str, Any]]:
     """Of each carrier one holder, each with another place."""
-    places, seen = count(), set()
+    places = count()
     for carrier in dict.fromkeys(name.rpartition(" (")[2] for name in GENERATED):
         names = [name for name in GENERATED if name.rpartition(" (")[2] == carrier]
         name = names[7 * next(places) % len(names)]
         yield name, GENERATED[name]
-        seen.add(name)
 
 
 # For tests of which each case takes its time.
 HOLDERS: dict[str, Any] = {"password": {"grafana": {"adminPassword": PLANT}}} | dict(_rotated())
+
+# For variables, which Ansible would resolve.
+VALUES: dict[str, Any] = {
+    f"planted{number}": holder
+    for number, holder in enumerate(value for value in HOLDERS.values() if "{{" not in json.dumps(value))
+}
 
 
 def hides(shown: str) -> bool:

@@ -151,6 +151,8 @@ def masked_texts(*values: Any) -> set[str]:
     """Secrets that no output may contain. Short ones and numbers are excluded, because they occur in many outputs."""
     found = {secret.text for value in values for secret in secrets_in(value)}
     texts = found | {text.partition(":")[2] for text in found}  # of a login, only the password
+    # Outputs break lines. A line of a key has no blanks, other than one of a configuration.
+    texts |= {line for text in found for line in text.splitlines() if not re.search(r"\s", line)}
     return {text for text in texts if len(text) >= LEAST_MASKED and not text.isdecimal()}
 
 
@@ -420,7 +422,7 @@ def _documents(text: str) -> list[Any]:
             return _pairs((one(key), one(value)) for key, value in node.value)
 
     try:
-        return list(yaml.load_all(text, Loader))
+        return list(yaml.load_all(str.__str__(text), Loader))  # no text of Ansible's own type
     except yaml.YAMLError as err:
         if "nesting depth" in str(err):
             raise RecursionError from err
