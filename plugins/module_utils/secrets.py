@@ -290,6 +290,8 @@ def _is_below(key: str, inner: Any, path: str, below: bool) -> bool:
         return isinstance(inner, str) and re.search(r"\btls(?:[_-]?config)?$", path, re.I) is not None
     if key == "secrets":  # of a header; others are a list of names
         return re.search(r"\bheaders\b", _words(path)) is not None
+    if key == "secret" and _words(path).endswith(("basic auth", "digest auth")):  # the name of one, in Traefik
+        return False
     if isinstance(inner, Mapping):  # `auth: {...}` has settings beside secrets
         words = _words(key)
         return words.endswith("secrets") or (is_secret_name(key) and not words.endswith(("auth", "authorization")))
@@ -445,7 +447,7 @@ def _ini(text: str) -> Any:
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     try:
         parser.read_string(f"[.]\n{text}")
-    except configparser.Error as err:
+    except (configparser.Error, AttributeError) as err:  # the latter for a second line of a name without a value
         raise ValueError("not INI") from err
     sections = {name: parser[name] for name in parser.sections()}
     return {name: {key: (text or "").strip("\"'") for key, text in sections[name].items()} for name in sections}

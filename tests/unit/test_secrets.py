@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import string
 import time
@@ -22,6 +23,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import (
     secrets_in,
     without_login,
 )
+from collection import ROOT
 from planted import CARRIERS, GENERATED, PLACES, PLANT, RECORD, hides
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
@@ -218,3 +220,34 @@ def test_most_random_texts_are_found(maker: str) -> None:
     assert sum(bool(random_texts_in({"team": text})) for text in texts) > 450
     assert sum(bool(random_texts_in({"config": f"mode: x\nteam: {text}\n"})) for text in texts) > 450
     assert not any(random_texts_in({"image": {"digest": f"sha256:{text}"}, "sha": text}) for text in texts)
+
+
+def public_values() -> dict[str, str]:
+    """Documents of the collection: values of the lab's charts, what roles hold, inventories, and blocks of pages."""
+    globs = (
+        "lab/charts/**/*.y*ml",
+        "roles/*/vars/*.yml",
+        "roles/*/files/**/*",
+        "inventories/**/*.yml",
+        "docs/**/*.yml",
+    )
+    paths = [path for pattern in globs for path in ROOT.glob(pattern) if path.suffix in (".yml", ".yaml", ".json")]
+    found = {str(path.relative_to(ROOT)): path.read_text() for path in paths}
+    for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("roles/*/README.md")]:
+        blocks = re.findall(r"^ *```(?:yaml|json|ini|toml)\n(.*?)^ *```", page.read_text(), re.M | re.S)
+        found |= {f"{page.relative_to(ROOT)} {number}": block for number, block in enumerate(blocks)}
+    return found
+
+
+PUBLIC = public_values()
+
+
+def test_the_collections_own_documents_are_asked() -> None:
+    assert len(PUBLIC) > 150
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_nothing_public_looks_like_a_secret(name: str) -> None:
+    value = {"config": PUBLIC[name]}
+    assert random_texts_in(value) == []
+    assert secrets_in(value) == []
