@@ -111,6 +111,8 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "extra_metrics": st.lists(_EXTRA | _RAW, max_size=2),
     "adopt": st.sampled_from([True, False, "yes", "no"]),
 }
+# Python's own texts, half of a character included, which JSON and YAML can write as \\ud800.
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=5)
 _LEAVES = st.one_of(
     st.sampled_from(
         [None, True, False, 0, -1, 1.9, float("nan"), float("inf"), float("-inf"), 1e308, 2**31, 2**63, 10**400]
@@ -121,9 +123,14 @@ _LEAVES = st.one_of(
     st.sampled_from(["-1", "0", "n" * 254, "\ud800", "{{ x }}", "a{b=~", 'a{b="\\d"}', "1.9", "٣", "1_000"]),
     st.integers(),
     st.floats(),
-    st.text(max_size=5),
+    st.integers(300, 6000).map(lambda digits: 10**digits),  # as YAML reads hexadecimal
+    ANY_TEXT,
 )
-_KEYS = st.sampled_from(["name", "type", "metric", "target", "a"]) | st.integers(0, 3) | st.text(max_size=3) | st.none()
+_KEYS = st.sampled_from(["name", "type", "metric", "target", "a"]) | st.integers(0, 3) | ANY_TEXT | st.none()
+# What no text of an option may be.
+NO_TEXT = st.one_of(st.booleans(), st.floats(), st.integers(300, 6000).map(lambda digits: -(10**digits))) | (
+    st.tuples(ANY_TEXT, st.characters(categories=["Cs"])).map("".join)
+)
 WRONG = st.recursive(_LEAVES, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_KEYS, inner, max_size=2))
 
 

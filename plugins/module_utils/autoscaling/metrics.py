@@ -13,6 +13,7 @@ from typing import Any, Literal
 from ..errors import HopError
 from ..hops import Hop
 from .kube_names import is_label_value, is_qualified_name
+from .options import is_text, shown
 from .promql import DCGM_EXPORTER, MODEL_SERVER, TRITON, Reporter, Source, average_of_gpus, equal, per_pod
 from .replicas import DEFAULT_TOLERANCE
 
@@ -139,7 +140,7 @@ class Profile:
         if not isinstance(given, Mapping):
             raise HopError(
                 Hop.SPEC,
-                seen=f"metric {given!r} is not a profile",
+                seen=f"metric {shown(given)} is not a profile",
                 fix=f"use one of {', '.join(sorted(PROFILES))}, or set name and query of a custom metric",
             )
         metric = _own_metric(given)
@@ -151,11 +152,11 @@ def _own_metric(given: Mapping[str, Any]) -> Metric:
     name, query, per = (str(values.get(key, default)).strip() for key, default in _OWN_TEXTS.items())
     selector = values.get("selector", {})
     named = (_NAME if query else _EXTERNAL_NAME).fullmatch(name)
-    are_texts = all(isinstance(values.get(key, ""), str | int) for key in _OWN_TEXTS)
+    are_texts = all(is_text(values.get(key, "")) for key in _OWN_TEXTS)
     if set(values) - {*_OWN_TEXTS, "selector"} or not named or not are_texts or not isinstance(selector, Mapping):
         raise HopError(
             Hop.SPEC,
-            seen=f"metric {dict(given)!r} is not complete",
+            seen=f"metric {shown(dict(given))} is not complete",
             fix="give name (lower case, digits, underscores; at most 52) and query (PromQL), and nothing else but "
             "per (pod or workload) and, for an external metric, selector",
         )
@@ -167,14 +168,14 @@ def _own_metric(given: Mapping[str, Any]) -> Metric:
             seen=f"{name!r} is the name of a profile or of a profile's metric, which a custom metric cannot have",
             fix="give the metric another name, or use the profile by its name",
         )
-    labels = tuple(sorted((str(label), str(value)) for label, value in selector.items()))
-    for label, value in labels:
-        if not is_qualified_name(label) or not is_label_value(value):
+    for label, value in selector.items():
+        if not is_text(value) or not is_qualified_name(str(label)) or not is_label_value(str(value)):
             raise HopError(
                 Hop.SPEC,
-                seen=f"metric {name!r} has the selector {label}: {value!r}, which is not a valid label",
+                seen=f"metric {name!r} has the selector {label}: {shown(value)}, which is not a valid label",
                 fix="use names and values of labels: at most 63 letters, digits, dashes, underscores and dots",
             )
+    labels = tuple(sorted((str(label), str(value)) for label, value in selector.items()))
     return Metric(name, query, per="pod" if per == "pod" else "workload", selector=labels)
 
 

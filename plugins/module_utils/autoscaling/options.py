@@ -18,6 +18,8 @@ LARGEST_QUANTITY = 10**12
 # Quantities of an HPA have a precision of thousandths.
 SMALLEST_QUANTITY = 0.001
 
+_MOST_BITS = 10_000
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _SHOWN = 80  # characters of a value that an error repeats
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -73,7 +75,7 @@ class Options:
     def text(self, option: str, default: str = "", rule: Rule | None = None) -> str:
         """A whole number is accepted as text, because templates convert names that consist of digits."""
         given = self._given.get(option, default)
-        if isinstance(given, bool) or not isinstance(given, str | int):
+        if not is_text(given):
             raise self.error(option, f"is {shown(given)}, not text", "write it in quotes")
         if isinstance(given, int):
             given = self.whole(option, -INT32_MAX, INT32_MAX)
@@ -130,6 +132,29 @@ class Options:
         if not isinstance(given, list | tuple):
             raise self.error(option, f"is {shown(given)}, not a list", "write each entry with a leading dash")
         return [(f"{self.place(option)}[{number}]", entry) for number, entry in enumerate(given)]
+
+
+def check_values(given: Any, path: str, subject: str = "") -> None:
+    """Checks numbers and texts of options, at any depth, keys included.
+
+    Raises: HopError with the path of a number that no program prints, or of a text that has no encoding.
+    """
+    if isinstance(given, Mapping):
+        for key, value in given.items():
+            check_values(key, f"{path}: the key", subject)
+            check_values(value, f"{path}.{key}", subject)
+    elif isinstance(given, list | tuple):
+        for number, value in enumerate(given):
+            check_values(value, f"{path}[{number}]", subject)
+    elif isinstance(given, int) and given.bit_length() > _MOST_BITS:
+        raise _error(subject, f"{path} is a number of thousands of digits", "write a number that fits into 64 bits")
+    elif isinstance(given, str) and _SURROGATE.search(given):
+        raise _error(subject, f"{path} is {given!r:.{_SHOWN}}, which is not Unicode", "write the character itself")
+
+
+def is_text(given: Any) -> bool:
+    """Whether a value is text, or a whole number, as which templates give names that consist of digits."""
+    return isinstance(given, str | int) and not isinstance(given, bool)
 
 
 def as_number(given: Any) -> float | None:

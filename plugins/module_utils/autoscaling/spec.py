@@ -13,7 +13,7 @@ from .demand import OPTIONS as DEMAND_OPTIONS
 from .demand import Demand, demand_metric, sustained_metric
 from .kube_names import DNS_LABEL, DNS_SUBDOMAIN, GROUP_VERSION, KIND, LONGEST_LABEL, LONGEST_SUBDOMAIN
 from .metrics import ACTIVITIES, Metric, Profile, demand_name, sustained_name
-from .options import SMALLEST_QUANTITY, Options, shown
+from .options import SMALLEST_QUANTITY, Options, check_values, shown
 from .pod_names import LONGEST_NAME, are_cut, pod_names
 from .raw_metrics import check_raw_metric
 from .scaling import (
@@ -301,6 +301,7 @@ def autoscaler_key(params: Mapping[str, Any], path: str = "") -> tuple[str, str]
 def _listed(specs: Any) -> list[tuple[str, Any]]:
     if specs is None:
         raise HopError(Hop.SPEC, seen="autoscalers is missing", fix="give a list of autoscalers, [] for none")
+    check_values(specs, "autoscalers")
     return Options({"autoscalers": specs}, ("autoscalers",)).entries("autoscalers")
 
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.kubegpu.autoscale.plugins.filter.gpu_autoscaler_manifests import gpu_autoscaler_manifests
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import _OWN_TEXTS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import read_keys
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
-from autoscaler_specs import INT32, WRONG, right, some_wrong
+from autoscaler_specs import INT32, NO_TEXT, WRONG, right, some_wrong
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -64,8 +65,9 @@ def judge(specs: Any) -> str:
     try:
         made = gpu_autoscaler_manifests(specs)
     except AnsibleFilterError as err:
+        str(err).encode()
         return "rejected" if str(err).startswith("autoscaler spec: ") else str(err)
-    json.dumps(made, allow_nan=False)
+    json.dumps(made, allow_nan=False, ensure_ascii=False).encode()
     assert [said for manifest in made for said in objections(manifest)] == []
     return "accepted"
 
@@ -84,6 +86,20 @@ def test_what_each_option_may_be(specs: list[Any]) -> None:
     verdict = judge(specs)
     event(verdict)
     assert verdict in VERDICTS
+
+
+@many
+@given(st.sampled_from(sorted(_OWN_TEXTS)), NO_TEXT)
+def test_a_text_of_a_metric_is_text(option: str, value: Any) -> None:
+    metric = {"name": "queue", "query": "max(x)", option: value}
+    assert judge([{"target": {"name": "chat"}, "max_replicas": 2, "metric": metric}]) == "rejected"
+
+
+@many
+@given(NO_TEXT)
+def test_a_label_of_a_metric_is_text(value: Any) -> None:
+    metric = {"name": "lag", "selector": {"topic": value}}
+    assert judge([{"target": {"name": "chat"}, "max_replicas": 2, "metric": metric}]) == "rejected"
 
 
 @settings(many, max_examples=max(EXAMPLES // 10, 50))
