@@ -19,7 +19,7 @@ version_added: 0.1.0
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Returns the Secret with the plan of a load test, and the Job that sends the load.
+  - Returns the Job that sends the load of a test, and the Secret with its plan if it has an owner.
 positional: _input, stages, owners
 options:
   _input:
@@ -36,7 +36,7 @@ options:
     elements: dict
     required: true
   owners:
-    description: Owner references of the Secret.
+    description: Owner references of the Secret. Without one there is no Secret.
     type: list
     elements: dict
     default: []
@@ -51,7 +51,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - The Secret and the Job.
+    - The Secret, if it has an owner, and the Job.
   type: list
   elements: dict
 """

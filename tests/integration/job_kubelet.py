@@ -28,6 +28,7 @@ class JobKubelet:
         self._core, self._batch = client.CoreV1Api(kube), client.BatchV1Api(kube)
         self._namespace, self._folder = namespace, folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self.orphans: list[str] = []  # Secrets that nothing owned, as often as they were seen
         self._ended = threading.Event()
         self._server = self._serve_logs(plane)
         status = {
@@ -74,21 +75,25 @@ class JobKubelet:
     def _follow(self) -> None:
         known: set[str] = set()
         while not self._ended.wait(0.2):
+            secrets = {
+                secret.metadata.name: secret for secret in self._core.list_namespaced_secret(self._namespace).items
+            }
+            self.orphans += [name for name, secret in secrets.items() if not secret.metadata.owner_references]
             for job in self._batch.list_namespaced_job(self._namespace).items:
-                if job.metadata.uid not in known:
+                secret = secrets.get(job.spec.template.spec.volumes[0].secret.secret_name)
+                if secret and job.metadata.uid not in known:  # until then a pod is in ContainerCreating
                     known.add(job.metadata.uid)
-                    self._start(job)
+                    self._start(job, secret)
             for pod, process in list(self._running.items()):
                 if process.poll() is not None:
                     del self._running[pod]
                     self._tell(pod, "Succeeded", {"terminated": {"exitCode": process.returncode}})
 
-    def _start(self, job: Any) -> None:
+    def _start(self, job: Any, secret: Any) -> None:
         pod = f"{job.metadata.name}-{job.metadata.uid[:5]}"
         place = self._folder / pod
         place.mkdir()
         spec = job.spec.template.spec
-        secret = self._core.read_namespaced_secret(spec.volumes[0].secret.secret_name, self._namespace)
         for name, data in secret.data.items():
             (place / name).write_bytes(b64decode(data))
         [container] = spec.containers

@@ -113,7 +113,7 @@ def locust(folder: Path, plan: dict[str, Any]) -> tuple[dict[str, Any], str]:
     (folder / "plan.json").write_text(json.dumps(given | plan))
     for name in ("locustfile.py", "pace.py"):
         (folder / name).write_text((FILES / name).read_text())
-    job = manifests(Generator("load", "ml", "default", "locust", {}, seconds=1, start_timeout=1))[1]
+    job = manifests(Generator("load", "ml", "default", "locust", {}, seconds=1, start_timeout=1))[0]
     [container] = job["spec"]["template"]["spec"]["containers"]
     arguments = [argument.replace("/plan/", f"{folder}/") for argument in container["args"]]
     command = [sys.executable, "-m", "locust", *arguments]

@@ -53,8 +53,9 @@ def test_a_target_is_found_from_a_goal(
         "url": "http://chat/work?ms=60",
         "headers": {"Authorization": TOKEN},
     }
-    with generators(*plane, workloads.namespace, tmp_path / "pods"):
+    with generators(*plane, workloads.namespace, tmp_path / "pods") as kubelet:
         told, report = loadtest(tmp_path, plane[0], workloads.namespace, **options)
+    assert kubelet.orphans == []
     found = json.loads((report / "target.json").read_text())
     [row] = found["metrics"]
     users = [level["users"] for level in found["levels"]]

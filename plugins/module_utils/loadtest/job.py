@@ -28,7 +28,7 @@ class Generator:
 
     name:     of the Job, and of the Secret with `files`, texts by file name.
     seconds:  that the stages take. start_timeout: seconds for the image to be pulled and the container to start.
-    owners:   of the Secret: the Job, once its uid is known. A killed run then leaves no plan behind.
+    owners:   of the Secret: the Job, once its uid is known.
     command:  of an image that is not Locust's; else its arguments are known.
     """
 
@@ -46,6 +46,7 @@ class Generator:
 
 
 def manifests(generator: Generator) -> list[Object]:
+    """The Job, and with its owner the Secret, so that a killed run leaves no Secret that outlives the Job."""
     metadata = {"name": generator.name, "namespace": generator.namespace}
     secret = {
         "apiVersion": "v1",
@@ -62,7 +63,8 @@ def manifests(generator: Generator) -> list[Object]:
             "spec": _pod(generator),
         },
     }
-    return [secret, {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}]
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+    return [secret, job] if generator.owners else [job]
 
 
 def _pod(generator: Generator) -> Object:

@@ -27,15 +27,17 @@ STAGES: list[dict[str, Any]] = [
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "loadtest-chat", "uid": "u"}
 
 
-def made(owners: Any = (), **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    [secret, job] = loadtest_objects(GENERATOR | options, STAGES, owners)
+def made(**options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    [secret, job] = loadtest_objects(GENERATOR | options, STAGES, [OWNER])
     return secret, job
 
 
-def test_the_plan_goes_with_the_job() -> None:
-    """A killed run leaves its Secret else, with what gpu_loadtest_headers has: only the Job has a time to live."""
-    assert made()[0]["metadata"]["ownerReferences"] == []
-    assert made([OWNER])[0]["metadata"]["ownerReferences"] == [OWNER]
+def test_there_is_no_secret_without_the_job_as_its_owner() -> None:
+    """A killed run would leave it, with what gpu_loadtest_headers has: only the Job has a time to live."""
+    assert [manifest["kind"] for manifest in loadtest_objects(GENERATOR, STAGES)] == ["Job"]
+    secret, job = made()
+    assert secret["metadata"]["ownerReferences"] == [OWNER]
+    assert [job] == loadtest_objects(GENERATOR, STAGES)
 
 
 def test_the_job_ends_by_itself() -> None:
