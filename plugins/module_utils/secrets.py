@@ -173,7 +173,7 @@ def is_secret_name(name: str) -> bool:
 
 @dataclass
 class _Redaction:
-    """found: secrets. random: texts that look random, None if nobody asks. nested: how many texts are around it."""
+    """found: secrets. random: texts that look random, None to find none. nested: how many texts are around it."""
 
     found: list[Secret] = field(default_factory=list)
     random: list[Secret] | None = None
