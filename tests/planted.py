@@ -25,6 +25,12 @@ PLACES: list[str] = sorted({place for record in RECORD["secrets"].values() for p
 BY_PLACE = ("*", "url", "key", "secrets[]")
 PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{PLANT}\n-----END RSA PRIVATE KEY-----\n"
 SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"}, "stringData": {"user": PLANT}}
+
+
+def encoded(text: str) -> str:
+    return b64encode(text.encode()).decode()
+
+
 # Texts that are secrets by themselves.
 TEXTS = {
     "private key": PEM,
@@ -37,13 +43,18 @@ TEXTS = {
     "argument": f"run --password={PLANT} --verbose",
     "argument with a blank": f"run --api-token {PLANT}",
     "connection string": f"Server=db;User Id=me;Password={PLANT};Timeout=5",
+    "signed address of S3": f"https://b.s3.example/k?X-Amz-Date=1&X-Amz-Signature={PLANT}",
+    "key in Base64 in a line": f"run --tls-key={encoded(PEM)} --verbose",
+    "JSON in a sentence": f'it has {{"password": "{PLANT}"}} here',
+    "JSON in JSON": json.dumps(json.dumps({"password": PLANT})),
+    "XML": f"<login><user>me</user><password>{PLANT}</password></login>",
+    "netrc": f"machine db.example login me password {PLANT}",
+    "argument of sshpass": f"sshpass -p {PLANT} ssh me@db.example",
+    "argument of mysql": f"mysql -u root -p{PLANT} grafana",
+    "hash of a password": f"me:$2y$10${PLANT}",
     "webhook": f"https://hooks.slack.com/services/T0/B0/{PLANT}",
     "issued token": f"hf_{PLANT}".replace("-", "0") + PLANT,
 }
-
-
-def encoded(text: str) -> str:
-    return b64encode(text.encode()).decode()
 
 
 def at(place: str, value: Any) -> Any:
@@ -110,6 +121,11 @@ def _generated() -> Iterator[tuple[str, Any]]:
         yield f"Secret in Base64 ({carrier})", carry({"manifests": [{**SECRET, "data": {"user": encoded(PLANT)}}]})
     yield "Secret in a template", {"manifests": ["{{ if .x }}\n" + yaml.safe_dump(SECRET) + "{{ end }}\n"]}
     yield "Secret that is not YAML", {"manifests": ["kind: Secret\nstringData: [\n" + PLANT]}
+    deep: Any = {"password": PLANT}
+    for _text in range(12):
+        deep = {"mode": "x", "config": yaml.safe_dump(deep) + "end: x\n"}
+    yield "texts in texts", deep
+    yield "several values of a name", {"headers": [{"name": "X-Api-Key", "values": [PLANT]}]}
     yield "key in Base64", {"tls": {"key": encoded(PEM)}}
     yield "login in two arguments", {"args": ["-u", f"me:{PLANT}"]}
     yield "basic", {"headers": {"X": f"Basic {encoded('me:' + PLANT)}"}}

@@ -34,7 +34,7 @@ LONGEST_DOCUMENT = 1 << 20
 DEEPEST = 60
 MOST_VALUES = 100_000
 # Documents in texts of documents, Base64 included.
-_MOST_NESTED = 4
+_MOST_NESTED = 6
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # A name is read as its words in lower case: GF_DATABASE_PASSWORD and databasePassword are "database password".
@@ -57,8 +57,9 @@ _NGINX_REFERENCE = re.compile(r"ingress\.kubernetes\.io/auth-secret$")
 _ABOUT = {"annotations", "apiVersion", "create", "kind", "labels", "metadata", "optional", "valueFrom"}
 _MAY_BE_IT = re.compile(r"\b(?:field|keys?|uri|url)$")
 _SELECTOR = {"defaultMode", "items", "key", "name", "namespace", "optional", "secretKey", "secretName"}
-# Parameters of a signed address.
-_SIGNATURES = {"sig", "signature"}
+_VALUES = {"val", "value", "values"}
+# Parameters of a signed address: sig, X-Amz-Signature.
+_SIGNATURE = re.compile(r"\b(?:sig|signature)$")
 
 # A placeholder that the reading program replaces: $(NAME), ${NAME}, $__file{/x}, {{ .Values.x }}, <secret>.
 _PLACEHOLDER = re.compile(r"\$[({]|\$__|\{\{|<\w+>$|\(hidden\)$|# [^\n]*$")
@@ -76,11 +77,17 @@ _NAMELESS = (
     re.compile(
         r"(?<!\S)(?:-u|--user|--proxy-user)[ =]?[\"']?(?!\d+:\d+\b)[^\s:\"'=/]+:(?P<secret>(?!//)[^\s\"']+)(?<!:)"
     ),
-    re.compile(r"\b(?:Bearer|Authorization[\"']?[:=]\s*[\"']?\w+)\s+(?P<secret>(?=\S*[A-Z\d._-])[\w+/.~-]{8,}=*)"),
-    re.compile(r"\bBasic\s+(?P<secret>(?=\S*[A-Z\d=])[A-Za-z\d+/]{8,}={0,2})"),
+    re.compile(r"\b(?:[Bb]earer|Authorization[\"']?[:=]\s*[\"']?\w+)\s+(?P<secret>(?=\S*[A-Z\d._-])[\w+/.~-]{8,}=*)"),
+    re.compile(r"\b[Bb]asic\s+(?P<secret>(?=\S*[A-Z\d=])[A-Za-z\d+/]{8,}={0,2})"),
+    re.compile(r"\blogin\s+\S+\s+password\s+(?P<secret>\S+)"),
+    re.compile(r"\b(?:sshpass\s+-p|redis-cli\s(?:[^|;&\n]*\s)?-a|mysql\w*\s(?:[^|;&\n]*\s)?-p)\s*(?P<secret>\S+)"),
+    re.compile(r"(?P<secret>\$(?:2[aby]|apr1|[156y])\$[^\s\"',:]{8,})"),
     # Addresses whose path is the credential, and tokens with the format of their issuer.
     re.compile(r"https://(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/(?P<secret>[^\s\"']+)"),
-    re.compile(r"https://(?:[\w.-]+\.webhook\.office\.com/|api\.telegram\.org/bot)(?P<secret>[^\s\"']+)"),
+    re.compile(
+        r"https://(?:[\w.-]+\.webhook\.office\.com/|api\.telegram\.org/bot|alert\.victorops\.com/|nosnch\.in/|hc-ping\.com/)"
+        r"(?P<secret>[^\s\"']+)"
+    ),
     re.compile(
         r"\b(?P<secret>(?:hf_|gh[opsru]_|github_pat_|gl(?:pat|sa|c)[-_]|nvapi-|xox[abeprs]-|xapp-|AIza|dckr_pat_|hvs\.|"
         r"AGE-SECRET-KEY-|(?:[rs]k[-_]|npm_|pypi-|SG\.)(?=[\w.-]*\d))[\w.-]{16,})"
@@ -92,17 +99,21 @@ _NAMED = (
     re.compile(_NAME + r"=(?:\"(?P<secret>[^\"\n]+)\"|'(?P<single>[^'\n]+)'|(?P<bare>[^\s\"',;&|]+))"),
     re.compile(r"(?<!\S)--?" + _NAME + r"\s+(?P<secret>[^\s-]\S*)"),
     re.compile(r"^[ \t#;]*(?:- )?[\"']?" + _NAME + r"[\"']?[ \t]*[:=][ \t]+(?P<secret>\S[^\n]*)", re.M),
+    re.compile(r"\\*[\"']" + _NAME + r"\\*[\"']\s*:\s*\\*[\"'](?P<secret>[^\"'\\]+)"),
+    re.compile(r"<" + _NAME + r">\s*(?P<secret>[^\s<][^<]*)</"),
     re.compile(r"(?:-H|--header)[ =]?[\"']?" + _NAME + r":\s*(?P<secret>[^\"'\n]+)"),
     re.compile(r"\bname[\"']?:\s*[\"']?(?P<name>[\w.-]+)[\"']?,?\s+[\"']?value[\"']?:\s*[\"']?(?P<secret>[^\s\"']+)"),
 )
 _HINT = re.compile(
-    r"[@=]|://|-----BEGIN|(?<!\S)--?\w|:\s|\b(?:Bearer |Basic |eyJ|hf_|gh\w_|github_pat_|gl(?:pat|sa|c)|nvapi|xox|xapp|"
+    r"[@=$]|://|-----BEGIN|(?<!\S)--?\w|:\s|[\"']:|</|"
+    r"\b(?:[Bb]earer |[Bb]asic |login |eyJ|hf_|gh\w_|github_pat_|gl(?:pat|sa|c)|nvapi|xox|xapp|"
     r"[sr]k[-_]|AIza|dckr_|hvs\.|npm_|pypi-|SG\.|AGE-)|^[{\[]"
 )
 # A document in a text has lines or brackets, and names with values.
 _DOCUMENT = re.compile(r"^\s*[{\[]|^[ \t]*(?:- +)?[\"']?[\w./-]+[\"']?[ \t]*[:=](?:\s|$)", re.M)
 _TEMPLATE = re.compile(r"^[ \t]*\{\{.*?\}\}[ \t]*\n|\{\{.*?\}\}", re.M | re.S)
 _OF_SECRET = re.compile(r"^[ \t]*(?:- +)?[\"']?kind[\"']?:[ \t]+[\"']?Secret(?:List)?\b", re.M)
+_ENCODED = re.compile(r"(?<![\w+/])[A-Za-z\d+/]{40,}={0,2}")
 _BASE64 = re.compile(r"[A-Za-z\d+/_-]{15}[A-Za-z\d+/_\s-]+={0,2}\s*")
 
 # A random text: 20 characters or more, of which 12 together are letters and digits in turn.
@@ -201,7 +212,7 @@ class _Redaction:
         shown = {}
         for key, inner in value.items():
             at = f"{path}.{key}" if path else str(key)
-            if key == "value" and is_secret_name(named) and not _is_count(named, inner):
+            if key in _VALUES and is_secret_name(named) and not _is_count(named, inner):
                 shown[key] = self.of(inner, f"{path} {named}".strip(), below=True)
             elif of_secret and key in ("data", "stringData") and isinstance(inner, Mapping):
                 shown[key] = {entry: self._whole(text, f"{at}.{entry}") for entry, text in inner.items()}
@@ -230,10 +241,10 @@ class _Redaction:
         if self._is_encoded(text):
             return str(self._whole(text, path))
         try:
-            document, write = _parsed(text) if self.nested < _MOST_NESTED else (None, json.dumps)
+            document, write = _parsed(text)
         except RecursionError:
             return str(self._whole(text, path))
-        if document is not None and not _is_bounded(document):
+        if document is not None and not (self.nested < _MOST_NESTED and _is_bounded(document)):
             return str(self._whole(text, path))
         if document is not None:
             known, inside = len(self.found), _Redaction(self.found, self.random, self.nested + 1)
@@ -250,11 +261,13 @@ class _Redaction:
 
     def _is_encoded(self, text: str) -> bool:
         """Whether Base64 has a secret in it."""
+        decoded = _decoded(text)
+        is_judged = self.nested < _MOST_NESTED
         inside = _Redaction(nested=self.nested + 1)
-        decoded = _decoded(text) if self.nested < _MOST_NESTED else None
-        return decoded is not None and inside.of(decoded) != decoded
+        return decoded is not None and not (is_judged and inside.of(decoded) == decoded)
 
     def _lines(self, text: str, path: str) -> str:
+        text = _ENCODED.sub(lambda run: str(self._whole(run[0], path)) if self._is_encoded(run[0]) else run[0], text)
         for pattern in _NAMELESS:
             text = pattern.sub(lambda match: self._piece(match, path), text)
         for pattern in _NAMED:
@@ -266,7 +279,7 @@ class _Redaction:
         # `secret="login"` selects in PromQL. A mapping or a block that follows a key has its own keys.
         is_value = given[0] not in "{[|>&*" and given not in ("true", "false", "null")
         is_matcher = re.match(r"secret=[\"']", match[0], re.I) is not None
-        is_named = (is_secret_name(name) and not is_matcher) or name in _SIGNATURES
+        is_named = (is_secret_name(name) and not is_matcher) or _SIGNATURE.search(_words(name))
         is_secret = is_value and is_named and not _is_count(name, given)
         return self._piece(match, path) if is_secret else match[0]
 
