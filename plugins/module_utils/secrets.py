@@ -164,6 +164,7 @@ def masked_texts(*values: Any) -> set[str]:
     texts = found | {text.partition(":")[2] for text in found}  # of a login, only the password
     # Outputs break lines. A line of a key has no blanks, other than one of a configuration.
     texts |= {line for text in found for line in text.splitlines() if not re.search(r"\s", line)}
+    texts |= {repr(text)[1:-1] for text in found}  # in a mapping that an error shows
     return {text for text in texts if len(text) >= LEAST_MASKED and not text.isdecimal()}
 
 
