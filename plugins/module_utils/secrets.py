@@ -160,7 +160,9 @@ def random_texts_in(value: Any) -> list[Secret]:
 
 def masked_texts(*values: Any) -> set[str]:
     """Secrets that no output may contain. Short ones and numbers are excluded, because they occur in many outputs."""
-    found = {secret.text for value in values for secret in secrets_in(value)}
+    redaction = _Redaction()
+    redaction.of(values)
+    found = {*(secret.text for secret in redaction.found), *redaction.documents}
     texts = found | {text.partition(":")[2] for text in found}  # of a login, only the password
     # Outputs break lines. A line of a key has no blanks, other than one of a configuration.
     texts |= {line for text in found for line in text.splitlines() if not re.search(r"\s", line)}
@@ -185,11 +187,17 @@ def is_secret_name(name: str) -> bool:
 
 @dataclass
 class _Redaction:
-    """found: secrets. random: texts that look random, None to find none. nested: how many texts are around it."""
+    """Secrets that were found, and what they were found by.
+
+    random:    texts that look random; None to find none.
+    nested:    how many texts are around the value.
+    documents: texts with secrets in them, which an output may show escaped.
+    """
 
     found: list[Secret] = field(default_factory=list)
     random: list[Secret] | None = None
     nested: int = 0
+    documents: list[str] = field(default_factory=list)
 
     def of(self, value: Any, path: str = "", *, below: bool = False) -> Any:
         """below: a parent key marks all of it as secret."""
@@ -250,7 +258,9 @@ class _Redaction:
         if document is not None:
             known, inside = len(self.found), _Redaction(self.found, self.random, self.nested + 1)
             shown = inside.of(document, path)
-            text = write(shown) if len(self.found) > known else text
+            if len(self.found) > known:
+                self.documents.append(text)
+                text = write(shown)
             if write is json.dumps:  # JSON has no comments
                 return text
         elif _OF_SECRET.search(text) or (len(text) > LONGEST_DOCUMENT and _DOCUMENT.search(text)):
