@@ -30,6 +30,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server_pla
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit_plan import TOOLKIT, toolkit_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.turn import TURN, turn_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.unrequested import UNREQUESTED, unrequested_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import secrets_in
 
 HOST: dict[str, Any] = {
@@ -50,6 +51,7 @@ PLANS = {
     "containerd": (CONTAINERD, containerd_plan),
     "drop_in": (DROP_IN, drop_in_plan),
     "toolkit": (TOOLKIT, toolkit_plan),
+    "unrequested": (UNREQUESTED, unrequested_plan),
     "kubernetes": (KUBERNETES, kubernetes_plan),
     "reach": (REACH, reach_plan),
     "restore": (RESTORE, restore_plan),

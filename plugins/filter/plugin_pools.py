@@ -21,8 +21,9 @@ positional: _input, nodes
 options:
   _input:
     description:
-      - C(sharing), C(replicas), C(pools) and C(feature_discovery) of the role nvidia_device_plugin, and C(driver_root)
-        if the plugin writes a CDI specification.
+      - C(sharing), C(replicas), C(pools), C(feature_discovery) and C(values) of the role nvidia_device_plugin, its
+        device list C(strategy), C(unrequested) as in C(kubegpu_unrequested_gpus), and C(driver_root) if the plugin
+        writes a CDI specification.
     type: dict
     required: true
   nodes:

@@ -190,6 +190,7 @@ PROOF: ArgSpec = {
     "image": {"type": "str"},
     "scripts": {"type": "dict", "default": {}},
     "runtime_class": {"type": "str", "default": "nvidia"},
+    "unrequested_gpus": {"type": "str", "choices": ["auto", "deny", "allow"], "default": "auto"},
     "tolerations": {"type": "list", "elements": "dict", "default": []},
     "node_selector": {"type": "dict", "default": {}},
     "nodes": {"type": "list", "elements": "str", "default": []},

@@ -63,7 +63,8 @@ result:
         - C(owned) shows whether this collection manages the component for O(inventory_id).
         - C(release) is the namespace and name of its Helm release.
         - A component that runs on nodes with GPUs has C(origin), one of C(kubegpu), C(gpu-operator), C(gke), C(helm),
-          C(manifest) and C(node). The last one is a device plugin that is part of the node's image.
+          C(manifest) and C(node). The last one is a device plugin that is part of the node's image. Of a DaemonSet,
+          C(depends_on_variable) is whether it gets or gives GPUs by the environment of an unprivileged container.
         - A Prometheus has its service and port, C(scheme) and C(path_prefix), and the labels and namespaces by which it
           selects PrometheusRules and monitors. V(none) means all namespaces.
       type: dict
@@ -110,7 +111,7 @@ result:
       gpu_operator:
         - {kind: Deployment, name: gpu-operator/gpu-operator, owned: false, release: gpu-operator/gpu-operator}
       exporter:
-        - {kind: DaemonSet, name: gpu-operator/nvidia-dcgm-exporter, owned: false, release: "", origin: gpu-operator}
+        - {kind: DaemonSet, name: gpu-operator/nvidia-dcgm-exporter, owned: false, release: "", origin: gpu-operator, depends_on_variable: false}
       host_engine: []
       device_plugin: []
       dra_driver: []

@@ -108,6 +108,13 @@ options:
       - Prove everything again, even what is recorded.
     type: bool
     default: false
+  unrequested_gpus:
+    description:
+      - Whether it is an error that a pod without a GPU request sees GPUs. With V(allow) it is a warning. With V(auto) it
+        is an error in a cluster that this collection created.
+    type: str
+    choices: [auto, deny, allow]
+    default: auto
   wait_timeout:
     description:
       - Seconds to wait for the pods of the CUDA program, for a pod of the workload, and for its value.
@@ -176,6 +183,11 @@ result:
         text: {description: What is still to be proven of it. Empty if nothing is., type: str}
         gpus: {description: Number of GPUs that have computed., type: int}
         of: {description: Number of GPUs that the node offers., type: int}
+        unrequested:
+          description:
+            - Whether an unprivileged pod that requests no GPU, and sets C(NVIDIA_VISIBLE_DEVICES=all), saw any, V(denied)
+              or V(visible). Empty if that is not known.
+          type: str
         is_shared: {description: Whether they are shared or split by MIG., type: bool}
         seconds: {description: Seconds that the program took., type: float}
         wall: {description: Seconds until the last pod had ended., type: float}
@@ -200,7 +212,16 @@ result:
     seconds: 31.4
     proven_now: true
     nodes:
-      - {node: gpu1, status: proven, reason: new, text: "", gpus: 8, of: 8, is_shared: false, seconds: 2.1, wall: 4.4}
+      - node: gpu1
+        status: proven
+        reason: new
+        text: ""
+        gpus: 8
+        of: 8
+        unrequested: denied
+        is_shared: false
+        seconds: 2.1
+        wall: 4.4
     chain:
       status: proven
       reason: new
@@ -256,6 +277,7 @@ def request(module: GpuModule) -> Request:
         nodes=params["nodes"],
         chain=params["chain"],
         repeat=params["repeat"],
+        unrequested=params["unrequested_gpus"],
         holder=f"inventory {options.inventory} on {gethostname()} ({uuid4().hex[:8]})",
     )
 

@@ -47,6 +47,9 @@ options:
   toolkit:
     description: Plan NVIDIA's container toolkit, as the role C(nvidia_container_toolkit) installs it.
     type: dict
+  unrequested:
+    description: Plan whether containers get GPUs that they do not request.
+    type: dict
   kubernetes:
     description: Plan Kubernetes, as the role C(kubernetes) installs it with kubeadm.
     type: dict

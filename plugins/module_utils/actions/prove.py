@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from ..autoscaling.manifests import Manifest, RuleOptions, prometheus_rules
@@ -15,6 +15,7 @@ from ..autoscaling.spec import read_specs
 from ..chain.objects import condition, is_ready, labels_of, statuses
 from ..chain.waiting_pods import Awaited, report
 from ..cluster.errors import ApiError
+from ..cluster.identity import read_name
 from ..cluster.kube import CONFIG_MAPS, EVENTS, NAMESPACES, PODS, KubeClient, Resource
 from ..cluster.lease import Lease
 from ..cluster.parallel import all_in_parallel
@@ -25,10 +26,10 @@ from ..hops import Hop
 from ..marks import PART_OF, inventory_of, is_managed, is_of, labels, maker
 from ..proof import manifests
 from ..proof.basis import ClusterParts
-from ..proof.cuda import CudaRun, cuda_errors, missing_gpus, read, unfinished_fabric
+from ..proof.cuda import CudaRun, cuda_errors, missing_gpus, read, together, unfinished_fabric, unrequested_gpus
 from ..proof.nodes import GpuNode, Server
 from ..proof.plan import Due, Plan, in_use, plan
-from ..proof.record import NAME, NAMESPACE, Entry, Record
+from ..proof.record import DENIED, NAME, NAMESPACE, VISIBLE, Entry, Record
 from .outcome import Outcome
 from .proof_of_chain import ChainProof
 from .proof_reading import Reader, Seen
@@ -46,6 +47,8 @@ REPLACEMENT_S = 10
 # Nodes whose reasons an error gives.
 SHOWN_NODES = 3
 FORBIDDEN, CONFLICT = 403, 409
+# By an admission policy or webhook.
+REJECTED = (FORBIDDEN, 422)
 _ENDED = ("Succeeded", "Failed")
 _NO_GPU = "Insufficient nvidia.com/"
 
@@ -57,6 +60,8 @@ class Request:
     servers:  servers of the inventory, as they report themselves. selector: labels of the nodes with GPUs.
     nodes:    names of the nodes to prove; empty for all.
     chain:    whether to also scale a temporary workload. repeat: prove again what is recorded.
+    unrequested: `deny` if a pod that sees GPUs without a request is an error; `auto` for clusters that this collection
+              created.
     holder:   names this run in the Lease that prevents two runs at the same time.
     """
 
@@ -66,6 +71,7 @@ class Request:
     nodes: Sequence[str] = ()
     chain: bool = True
     repeat: bool = False
+    unrequested: str = "auto"
     holder: str = ""
 
 
@@ -316,13 +322,56 @@ class Prover:
             return record
         began = self._clock()
         due = planned.due
-        all_in_parallel(lambda entry: self._create(manifests.cuda_pod(self._options, entry.node)), due)
-        pods = self._finished_pods({manifests.cuda_pod_name(entry.node.name) for entry in due})
+        of_nodes = {entry.node.name: manifests.cuda_pods(self._options, entry.node) for entry in due}
+        all_in_parallel(self._create, [pod for pods in of_nodes.values() for pod in pods])
+        idle = self._run_idle_pods(due)
+        names = {name: [pod["metadata"]["name"] for pod in pods] for name, pods in of_nodes.items()}
+        found = self._finished_pods({name for listed in (*names.values(), *idle.values()) for name in listed})
         machines = {key: entry for key, entry in record.machines.items() if key in seen.machines}
         for entry in due:
-            pod = pods.get(manifests.cuda_pod_name(entry.node.name))
-            machines |= self._judge(entry, pod, machines.get(entry.node.machine), self._clock() - began)
+            name = entry.node.name
+            pods = [found.get(pod) for pod in names[name]]
+            unrequested = self._judge_idle(entry.node, [found.get(pod) for pod in idle[name]])
+            judged = self._judge(entry, pods, machines.get(entry.node.machine), self._clock() - began, unrequested)
+            machines |= judged
         return Record(machines, record.chain)
+
+    def _run_idle_pods(self, due: Sequence[Due]) -> dict[str, list[str]]:
+        """Create the pods without a request. Returns their names by node, without those that an admission rejects."""
+
+        def create(made: tuple[str, Manifest]) -> tuple[str, str] | None:
+            node, pod = made
+            try:
+                self._create(pod)
+            except ApiError as err:
+                if err.status not in REJECTED:
+                    raise
+                return None
+            return node, pod["metadata"]["name"]
+
+        wanted = [(entry.node.name, pod) for entry in due for pod in manifests.idle_pods(self._options, entry.node)]
+        running = list(filter(None, all_in_parallel(create, wanted)))
+        return {entry.node.name: [pod for node, pod in running if node == entry.node.name] for entry in due}
+
+    def _judge_idle(self, node: GpuNode, pods: Sequence[Manifest | None]) -> str:
+        """Whether pods without a request see GPUs; empty if one of them has left no result."""
+        runs = [read(_message(pod)) for pod in pods if pod is not None and _phase(pod) in _ENDED]
+        error = unrequested_gpus(node, sorted({device for run in runs for device in run.devices}))
+        if error is None:
+            return DENIED if len(runs) == len(pods) and all(run.is_read for run in runs) else ""
+        if self._denies:
+            self._outcome.errors.append(error)
+            self._broken.setdefault(node.name, error)
+        else:
+            self._outcome.warnings.append(str(error))
+        return VISIBLE
+
+    @cached_property
+    def _denies(self) -> bool:
+        """Whether GPUs are only for pods that request them."""
+        if self._request.unrequested == "auto":
+            return bool(read_name(self._kube))
+        return self._request.unrequested == "deny"
 
     def _create(self, pod: Manifest) -> None:
         """Create the pod when the namespace's ServiceAccount and the PriorityClass are available. Raises: ApiError."""
@@ -353,8 +402,11 @@ class Prover:
 
         return wait_until(look, is_over, Deadline(self._options.timeout_s), poll_s=0.5, longest_poll_s=3.0)
 
-    def _judge(self, due: Due, pod: Manifest | None, before: Entry | None, seconds: float) -> dict[str, Entry]:
+    def _judge(
+        self, due: Due, pods: Sequence[Manifest | None], before: Entry | None, seconds: float, unrequested: str
+    ) -> dict[str, Entry]:
         node = due.node
+        pod = next((pod for pod in pods if pod is None or _is_displaced(pod) or _phase(pod) not in _ENDED), pods[0])
         if pod is None or _is_displaced(pod):
             self._row(node, "waiting", "its pod was preempted, evicted or deleted")
             return {}
@@ -365,14 +417,16 @@ class Prover:
             error = self._not_started(node, pod)
             self._outcome.errors.append(error)
             return self._failed(node, error, before)
-        run = read(_message(pod))
+        run = together([read(_message(pod)) for pod in pods if pod is not None])
         errors = cuda_errors(node, run)
         self._outcome.errors += errors
         if errors or node.name in self._broken:
-            return self._failed(node, errors[0] if errors else self._broken[node.name], before)
-        return self._proven(due, run, before, seconds)
+            return self._failed(node, errors[0] if errors else self._broken[node.name], before, unrequested)
+        return self._proven(due, run, before, seconds, unrequested)
 
-    def _proven(self, due: Due, run: CudaRun, before: Entry | None, seconds: float) -> dict[str, Entry]:
+    def _proven(
+        self, due: Due, run: CudaRun, before: Entry | None, seconds: float, unrequested: str
+    ) -> dict[str, Entry]:
         """The entry with earlier proven GPUs, if nothing else has changed."""
         node = due.node
         is_same = before is not None and not before.error and not before.changes(node.versions)
@@ -380,15 +434,21 @@ class Prover:
         uuids = sorted(known | set(run.computed))
         is_partial = len(uuids) < node.provable
         text = in_use(node, len(uuids)) if is_partial else ""
-        self._row(node, "proven", due.reason, text=text, gpus=len(uuids), seconds=run.seconds, wall=seconds)
+        times = {"seconds": run.seconds, "wall": seconds}
+        self._row(node, "proven", due.reason, text=text, gpus=len(uuids), unrequested=unrequested, **times)
         uuids_kept = tuple(uuids) if is_partial else ()
-        return {node.machine: Entry(self._at(), node.versions, node.name, len(uuids), uuids_kept)}
+        entry = Entry(self._at(), node.versions, node.name, len(uuids), uuids_kept, unrequested=unrequested)
+        return {node.machine: entry}
 
-    def _failed(self, node: GpuNode, error: HopError, before: Entry | None) -> dict[str, Entry]:
+    def _failed(
+        self, node: GpuNode, error: HopError, before: Entry | None, unrequested: str = ""
+    ) -> dict[str, Entry]:
         """Keeps the number of earlier proven GPUs as expected."""
-        self._row(node, "failed", error.seen)
+        self._row(node, "failed", error.seen, unrequested=unrequested)
         recorded = {"text": error.seen, "cause": error.cause, "fix": error.fix, **error.result}
-        return {node.machine: Entry(self._at(), node.versions, node.name, before.gpus if before else 0, error=recorded)}
+        gpus = before.gpus if before else 0
+        entry = Entry(self._at(), node.versions, node.name, gpus, error=recorded, unrequested=unrequested)
+        return {node.machine: entry}
 
     def _not_started(self, node: GpuNode, pod: Manifest) -> HopError:
         events = self._kube.list(EVENTS, namespace=self._options.namespace, field_selector="reason=FailedCreate") or ()
@@ -455,7 +515,8 @@ class Prover:
         return timestamp(self._kube.now().timestamp())
 
     def _row(self, node: GpuNode, status: str, reason: str, **more: Any) -> None:
-        row = {"node": node.name, "status": status, "reason": reason, "gpus": 0, "of": node.allocatable, "text": ""}
+        counts = {"gpus": 0, "of": node.allocatable, "unrequested": ""}
+        row = {"node": node.name, "status": status, "reason": reason, "text": "", **counts}
         seconds = {name: round(more.pop(name, 0.0), 1) for name in ("seconds", "wall")}
         self._rows.append({**row, "is_shared": node.is_shared, **seconds, **more})
 
@@ -474,7 +535,8 @@ class Prover:
             elif node.name in planned.kept:
                 kept = entry.gpus if entry else 0
                 text = planned.waiting.get(node.name, "")
-                self._row(node, "kept", planned.kept[node.name], gpus=kept, text=text)
+                unrequested = entry.unrequested if entry else ""
+                self._row(node, "kept", planned.kept[node.name], gpus=kept, text=text, unrequested=unrequested)
             else:
                 self._row(node, "waiting", planned.waiting[node.name])
         if self._chain["status"] == "off" and self._request.chain:

@@ -22,6 +22,7 @@ from ..chain.signs import (
     gives_gpus_by_dra,
     plugin_container,
 )
+from ..chain.unrequested import depends_on_variable
 from ..marks import DEFAULT_INVENTORY, RELEASE, inventory_of, is_managed
 
 CUSTOM, EXTERNAL, RESOURCE = "custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"
@@ -57,7 +58,14 @@ def find_components(objects: Objects) -> dict[str, Any]:
         return [_entry(workload, objects) for workload in found]
 
     def of_gpus(found: Iterable[Manifest]) -> list[dict[str, Any]]:
-        return [{**_entry(driver, objects), "origin": _origin(driver, objects)} for driver in found]
+        return [
+            {
+                **_entry(driver, objects),
+                "origin": _origin(driver, objects),
+                "depends_on_variable": depends_on_variable(driver),
+            }
+            for driver in found
+        ]
 
     return {
         "prometheus": [*_operated(objects), *_plain(objects)],

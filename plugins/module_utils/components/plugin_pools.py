@@ -14,6 +14,7 @@ from typing import Any
 
 from ..chain.objects import Manifest, labels_of, name_of
 from ..chain.selectors import labels_match
+from ..chain.unrequested import is_admin
 from ..formats.mappings import merged
 from ..formats.yaml import to_yaml
 from .gpu_nodes import label_values
@@ -26,6 +27,8 @@ CONFIG_ANNOTATION = "kubegpu.autoscale/device-plugin-config"
 _STRATEGIES = {"time-slicing": "timeSlicing", "mps": "mps"}
 DEFAULT = "default"
 _CDI_HOOK = "/usr/bin/nvidia-cdi-hook"
+# As the chart sets it for MIG.
+_ADMIN = {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class Sharing:
     """Options of the role nvidia_device_plugin: sharing and replicas for nodes in no pool, and the pools.
 
     driver_root: location of the driver for the plugin's CDI specification; empty if it writes none.
+    strategy:    how containers get their GPUs. values: the user's chart values, which are merged over the role's.
+    unrequested: `allow` if unprivileged containers may get GPUs by the environment variable.
     """
 
     sharing: str = "none"
@@ -40,6 +45,9 @@ class Sharing:
     pools: Sequence[Pool] = field(default_factory=tuple)
     feature_discovery: bool = True
     driver_root: str = ""
+    strategy: str = "cdi-cri"
+    values: Mapping[str, Any] = field(default_factory=dict)
+    unrequested: str = "auto"
 
     def all(self) -> list[Pool]:
         return [{"name": DEFAULT, "sharing": self.sharing, "replicas": self.replicas}, *self.pools]
@@ -69,6 +77,8 @@ def chart_values(options: Sharing) -> dict[str, Any]:
     return {
         **({"config": {"map": configs, "default": DEFAULT}} if configs else {}),
         **(cdi if options.driver_root else {}),
+        # The plugin itself requests no GPU. The chart makes it privileged for the CPU manager.
+        **({} if options.values.get("compatWithCPUManager") else _ADMIN),
     }
 
 
@@ -79,7 +89,7 @@ def shares_gpus(options: Sharing) -> bool:
 
 
 def faults(options: Sharing) -> list[str]:
-    return [*_wrong_names(options), *_alone(options), *_without_discovery(options)]
+    return [*_wrong_names(options), *_alone(options), *_without_discovery(options), *_by_variable(options)]
 
 
 def selector(pool: Pool) -> str:
@@ -151,6 +161,25 @@ def _alone(options: Sharing) -> Iterator[str]:
         yield (
             f"inventory -> device plugin: {whose} has {_sharing(pool)} with {replicas} replicas. Nothing was changed."
             f" Next: set {option} to the number of pods that share a GPU, 2 or more."
+        )
+
+
+def _by_variable(options: Sharing) -> Iterator[str]:
+    """Nodes may ignore the variable by which such a plugin, or the pods that it gives GPUs to, would get GPUs."""
+    if options.unrequested == "allow":
+        return
+    fix = "or set kubegpu_unrequested_gpus to allow (docs/isolation.md)."
+    effective = merged(chart_values(options), options.values)
+    if not options.values.get("compatWithCPUManager") and not is_admin(effective):
+        yield (
+            "inventory -> device plugin: securityContext of nvidia_device_plugin_values has no capability SYS_ADMIN, so "
+            f"the plugin finds GPUs only by NVIDIA_VISIBLE_DEVICES. Nothing was changed. Next: add SYS_ADMIN, {fix}"
+        )
+    strategy = str(effective.get("deviceListStrategy") or options.strategy)
+    if options.unrequested == "deny" and "cdi" not in strategy:
+        yield (
+            f"inventory -> device plugin: with the strategy {strategy}, pods get GPUs only by NVIDIA_VISIBLE_DEVICES. "
+            f"Nothing was changed. Next: set nvidia_device_plugin_device_list_strategy to cdi-cri, {fix}"
         )
 
 

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import HopError
+from ..errors import HopError, enumeration
 from ..hops import Hop
 from .nodes import GpuNode
-from .record import NAME, NAMESPACE, Entry
+from .record import NAME, NAMESPACE, VISIBLE, Entry
 
 UVM = "nvidia-uvm"
+# Of a UUID: the program shortens those of many GPUs.
+_SHORT = 12
 # CUresult of cuda.h.
 NO_DEVICE, DEVICE_UNAVAILABLE, NOT_READY, MISMATCH, NOT_SUPPORTED, UNKNOWN = 100, 46, 802, 803, 804, 999
 NOT_INITIALIZED, OUT_OF_MEMORY, ECC, MPS_FAILED = 3, 2, 214, 805
@@ -24,7 +26,7 @@ class CudaRun:
     """The result of a pod.
 
     gpus:    a row per GPU with `uuid`, and `error` if it failed; only the first failures if there are many.
-    error:   why there are no rows; can be empty.
+    error:   why there are no rows; can be empty. is_read: whether the program left a result.
     devices: NVIDIA's device nodes in the container.
     """
 
@@ -32,6 +34,7 @@ class CudaRun:
     error: Mapping[str, Any] | None = None
     devices: Sequence[str] = ()
     seconds: float = 0.0
+    is_read: bool = True
 
     @property
     def computed(self) -> tuple[str, ...]:
@@ -54,7 +57,36 @@ def read(message: str) -> CudaRun:
         return CudaRun(found["gpus"], found["error"], found["devices"], found["seconds"])
     except (ValueError, KeyError, TypeError):
         text = f"the program left no result: {message.strip()[-300:] or 'nothing'}"
-        return CudaRun(error={"text": text, "function": "", "code": 0})
+        return CudaRun(error={"text": text, "function": "", "code": 0}, is_read=False)
+
+
+def together(runs: Sequence[CudaRun]) -> CudaRun:
+    """The runs of several pods as one. A GPU that two pods got is an error, because each of them may use all of it."""
+    computed = [uuid[:_SHORT] for run in runs for uuid in run.computed]
+    twice = sorted({uuid for uuid in computed if computed.count(uuid) > 1})
+    shared = {"text": f"two pods got the same GPU, {', '.join(twice)}", "function": "", "code": 0} if twice else None
+    return CudaRun(
+        [row for run in runs for row in run.gpus],
+        next((run.error for run in runs if run.error), shared),
+        sorted({device for run in runs for device in run.devices}),
+        max(run.seconds for run in runs),
+    )
+
+
+def unrequested_gpus(node: GpuNode, devices: Sequence[str]) -> HopError | None:
+    """The error if a pod that requests no GPU sees devices; None if it sees none."""
+    if not devices:
+        return None
+    return HopError(
+        Hop.NODE,
+        seen=f"node {node.name}: an unprivileged pod that requests no GPU sees {enumeration(sorted(devices))}, because "
+        "it sets NVIDIA_VISIBLE_DEVICES=all, as NVIDIA's images do",
+        cause="the container toolkit of the node accepts the variable, so every pod can compute on GPUs that other pods "
+        "requested",
+        fix="run the playbook kubegpu.autoscale.gpu, whose output names what prevents it; or set "
+        "kubegpu_unrequested_gpus: allow (docs/isolation.md)",
+        result={"unrequested": VISIBLE},
+    )
 
 
 def missing_gpus(node: GpuNode, entry: Entry | None) -> HopError | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import ADAPTER
+from ..chain.unrequested import VARIABLE
 from ..marks import marked
 from .nodes import WHOLE, GpuNode
 
@@ -69,19 +70,40 @@ def cuda_pod_name(node: str) -> str:
     return f"cuda-{hashlib.sha1(node.encode(), usedforsecurity=False).hexdigest()[:12]}"
 
 
-def cuda_pod(options: Options, node: GpuNode) -> Manifest:
+def cuda_pods(options: Options, node: GpuNode) -> list[Manifest]:
+    """Pods that request all free GPUs of a node; two if it has several, which get different ones."""
+    counts = [node.asked] if node.asked < 2 else [node.asked - 1, 1]
+    name = cuda_pod_name(node.name)
+    return [
+        _pod_on(options, node, f"{name}{'-2' * number}", {node.resource: count}) for number, count in enumerate(counts)
+    ]
+
+
+def idle_pods(options: Options, node: GpuNode) -> list[Manifest]:
+    """Pods that request no GPU, but name all GPUs of the node in the variable that NVIDIA's images set.
+
+    One has the RuntimeClass, the other has none.
+    """
+    name = cuda_pod_name(node.name)
+    plain = _pod_on(replace(options, runtime_class=""), node, f"{name}-idle", {})
+    classed = [_pod_on(options, node, f"{name}-idle-class", {})] if options.runtime_class else []
+    return [plain, *classed]
+
+
+def _pod_on(options: Options, node: GpuNode, name: str, gpus: Mapping[str, int]) -> Manifest:
     """It tolerates all taints of its node, which may also be cordoned for a driver upgrade."""
     field = {"key": "metadata.name", "operator": "In", "values": [node.name]}
-    container = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    container: dict[str, Any] = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    if not gpus:
+        container["env"] = [{"name": VARIABLE, "value": "all"}]
     spec = {
-        **_pod(options, "cuda_proof.py", [], {node.resource: node.asked}, container),
+        **_pod(options, "cuda_proof.py", [], gpus, container),
         "restartPolicy": "Never",
         "activeDeadlineSeconds": options.timeout_s,
         "tolerations": [{"operator": "Exists"}],
         "affinity": _affinity({"matchFields": [field]}),
     }
-    made = _marked(options, "v1", "Pod", cuda_pod_name(node.name), labels={APP: "cuda"})
-    return {**made, "spec": spec}
+    return {**_marked(options, "v1", "Pod", name, labels={APP: "cuda"}), "spec": spec}
 
 
 def workload(options: Options, nodes: Sequence[GpuNode]) -> Manifest:

@@ -14,6 +14,7 @@ from ..marks import marked
 NAMESPACE = "kube-system"
 NAME = "kubegpu-proof"
 CHAIN = "chain"
+DENIED, VISIBLE = "denied", "visible"
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Entry:
 
     at:       time. versions: known values of what it rests on, as basis.py lists it.
     gpus:     number of proven devices. uuids: which, if others remain to be proven.
+    unrequested: whether pods without a request saw GPUs, DENIED or VISIBLE; empty if no such pod ran.
     error:    why it failed: `text`, and for CUDA also `code` and `function`; empty if it is proven.
     """
 
@@ -31,6 +33,7 @@ class Entry:
     gpus: int = 0
     uuids: tuple[str, ...] = ()
     error: Mapping[str, Any] = field(default_factory=dict)
+    unrequested: str = ""
 
     def changes(self, versions: Mapping[str, str]) -> list[str]:
         """What has changed. A value that was known and is unknown now has changed, too."""

@@ -24,6 +24,11 @@ _WORDS = {
     "failed": "FAILED",
     "off": "not run",
 }
+_UNREQUESTED = {
+    "": "",
+    "denied": "pods without a request see no GPU",
+    "visible": "pods without a request SEE GPUS",
+}
 
 
 def proof_lines(proof: Proof) -> list[str]:
@@ -75,15 +80,15 @@ def _seconds(value: float) -> str:
 
 
 def _remark(row: Mapping[str, Any]) -> str:
-    return clean("; ".join(filter(None, (row["reason"], row["text"]))))
+    return clean("; ".join(filter(None, (row["reason"], row["text"], _UNREQUESTED[row["unrequested"]]))))
 
 
 def _node(row: Mapping[str, Any]) -> str:
     status, word = row["status"], _WORDS[row["status"]]
     if status == "proven":
         device = "one shared device" if row["is_shared"] else f"{row['gpus']} of {counted(row['of'], 'GPU')}"
-        rest = f"; {row['text']}" if row["text"] else ""
-        return clean(f"{word}: {device} computed in {row['seconds']:.1f} s, pod included {row['wall']:.1f} s{rest}")
+        words = f"{word}: {device} computed in {row['seconds']:.1f} s, pod included {row['wall']:.1f} s"
+        return clean("; ".join(filter(None, (words, row["text"], _UNREQUESTED[row["unrequested"]]))))
     return clean(f"{word}: {_remark(row)}")
 
 
@@ -118,6 +123,9 @@ def _nodes_summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"CUDA on {counted(gpus, 'GPU')} of {names}{before}"
         elif found:
             yield f"{_WORDS[status]} on {names}: {found[0]['reason']}"
+    visible = [row["node"] for row in rows if row["unrequested"] == "visible"]
+    if visible:
+        yield f"{_UNREQUESTED['visible']} on {enumeration(visible)}"
     partial = [row["node"] for row in rows if row["text"]]
     if partial:
         yield f"GPUs in use on {enumeration(partial)} NOT PROVEN"

@@ -36,6 +36,9 @@ class Cluster(FakeTransport):
     """It keeps what is written. leaves: what CUDA pods leave in their status, by node."""
 
     unserved: Mapping[str, Any] = {}  # why the namespace is not deleted
+    rejects = "none"  # RuntimeClass whose pods have to request a GPU
+    is_fair = True  # whether each pod gets GPUs of its own
+    open_to: frozenset[str] = frozenset()  # RuntimeClasses whose pods see all GPUs without a request
 
     def __init__(self, **nodes: int) -> None:
         self.leaves = {name: result(gpus) for name, gpus in nodes.items()}
@@ -72,6 +75,9 @@ class Cluster(FakeTransport):
         live = {**deepcopy(body), "metadata": {"uid": "uid-1", "resourceVersion": "1", **body["metadata"]}}
         if method == "POST":
             if path.endswith("/pods"):
+                spec = body["spec"]
+                if self.rejects == spec.get("runtimeClassName") and "nvidia.com/gpu" not in str(spec["containers"]):
+                    raise refusal(422, "ValidatingAdmissionPolicy kubegpu-unrequested-gpus denied request")
                 self._run(live)
             path = f"{path}/{live['metadata']['name']}"
         self.answers[f"GET {path}"] = live
@@ -80,9 +86,24 @@ class Cluster(FakeTransport):
     def _run(self, pod: dict[str, Any]) -> None:
         terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         name = terms["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
-        ended = {"terminated": {"message": self.leaves[name], "exitCode": 0}}
+        [container] = pod["spec"]["containers"]
+        gpus = int(container["resources"]["limits"].get("nvidia.com/gpu", 0))
+        message = self.leaves[name] if gpus else self.unrequested(pod["spec"])
+        if gpus and self.is_fair:
+            found = json.loads(message)
+            begin = sum(
+                int(its["spec"]["containers"][0]["resources"]["limits"].get("nvidia.com/gpu", 0))
+                for its in self.answers["GET /api/v1/pods"]["items"]
+                if its["metadata"]["name"].startswith(pod["metadata"]["name"].removesuffix("-2"))
+            )
+            message = json.dumps({**found, "gpus": found["gpus"][begin : begin + gpus]})
+        ended = {"terminated": {"message": message, "exitCode": 0}}
         pod["status"] = {"phase": "Succeeded", "containerStatuses": [{"name": "main", "state": ended}]}
         self.answers["GET /api/v1/pods"]["items"].append(pod)
+
+    def unrequested(self, spec: Mapping[str, Any]) -> str:
+        devices = ["nvidia0", "nvidiactl"] if spec.get("runtimeClassName", "") in self.open_to else []
+        return json.dumps({"devices": devices, "gpus": [], "error": None, "seconds": 0.0})
 
     @property
     def written(self) -> list[str]:
@@ -229,3 +250,63 @@ def test_a_chain_without_a_free_gpu_waits(gpus: int, reason: str) -> None:
     outcome = prover(cluster, chain=True).prove()
     assert outcome.result["chain"]["status"] == "waiting"
     assert reason in outcome.result["chain"]["reason"]
+
+
+def test_the_pods_of_a_node_get_different_gpus() -> None:
+    cluster = Cluster(gpu1=8)
+    cluster.is_fair = False
+    outcome = prover(cluster).prove()
+
+    assert statuses(outcome) == {"gpu1": "failed"}
+    assert "two pods got the same GPU" in outcome.errors[0].seen
+
+
+IDLE_OPTIONS = replace(OPTIONS, runtime_class="nvidia")
+DEFAULT_RUNTIME, CLASS = "", "nvidia"
+
+
+@pytest.mark.parametrize("open_to", [DEFAULT_RUNTIME, CLASS])
+@pytest.mark.parametrize(
+    ("unrequested", "is_ours", "fails"),
+    [("deny", False, True), ("auto", True, True), ("auto", False, False), ("allow", True, False)],
+)
+def test_gpus_that_no_pod_requested_are_an_error_where_they_are_denied(
+    open_to: str, unrequested: str, is_ours: bool, fails: bool
+) -> None:
+    cluster = Cluster(gpu1=2)
+    cluster.open_to = frozenset({open_to})
+    if is_ours:
+        cluster.answers["GET /api/v1/namespaces/kube-system/configmaps/kubegpu-cluster"] = {"data": {"name": "prod"}}
+    outcome = prover(cluster, options=IDLE_OPTIONS, unrequested=unrequested).prove()
+    [row] = outcome.result["nodes"]
+    texts = [str(error) for error in outcome.errors] if fails else outcome.warnings
+
+    assert (row["status"], row["unrequested"]) == ("failed" if fails else "proven", "visible")
+    assert "requests no GPU sees nvidia0, nvidiactl" in texts[0]
+    assert cluster.record()["machine-gpu1"]["unrequested"] == "visible"
+
+
+def test_denied_gpus_are_recorded_and_kept() -> None:
+    cluster = Cluster(gpu1=2)
+    first, second = (prover(cluster, options=IDLE_OPTIONS, unrequested="deny").prove() for _run in range(2))
+
+    assert [row["unrequested"] for outcome in (first, second) for row in outcome.result["nodes"]] == ["denied"] * 2
+    assert statuses(second) == {"gpu1": "kept"}
+
+
+def test_a_policy_that_rejects_pods_without_a_request_denies_them_gpus() -> None:
+    """It rejects the pod with the RuntimeClass; the one without sees none."""
+    cluster = Cluster(gpu1=1)
+    cluster.open_to = frozenset({CLASS})
+    cluster.rejects = CLASS
+    outcome = prover(cluster, options=IDLE_OPTIONS, unrequested="deny").prove()
+
+    assert not outcome.errors
+    assert outcome.result["nodes"][0]["unrequested"] == "denied"
+
+
+def test_a_pod_without_a_result_proves_nothing_about_unrequested_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cluster, "unrequested", lambda _cluster, _spec: "Killed")
+    outcome = prover(Cluster(gpu1=1), unrequested="deny").prove()
+
+    assert outcome.result["nodes"][0]["unrequested"] == ""

@@ -26,7 +26,7 @@ DECISION = {
 
 
 def node(name: str = "gpu1", status: str = "proven", reason: str = "new", **more: Any) -> dict[str, Any]:
-    row = {"gpus": 8, "of": 8, "text": "", "is_shared": False, "seconds": 2.1, "wall": 4.4}
+    row = {"gpus": 8, "of": 8, "text": "", "unrequested": "denied", "is_shared": False, "seconds": 2.1, "wall": 4.4}
     return {"node": name, "status": status, "reason": reason, **row, **more}
 
 
@@ -43,7 +43,7 @@ def chain(status: str, reason: str) -> dict[str, Any]:
 
 def test_each_hop_with_its_seconds() -> None:
     assert proof_lines(proof()) == [
-        "CUDA on gpu1: proven: 8 of 8 GPUs computed in 2.1 s, pod included 4.4 s",
+        "CUDA on gpu1: proven: 8 of 8 GPUs computed in 2.1 s, pod included 4.4 s; pods without a request see no GPU",
         "A pod is ready with a GPU: 2.0 s",
         "Decision: 1 -> 2 replicas 6.1 s after the load step (budget 10 + 1 s), value 100 for target 50",
     ]

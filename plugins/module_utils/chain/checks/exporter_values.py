@@ -20,6 +20,7 @@ from ..signs import EXPORTER
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..texts import first_and_rest
+from ..unrequested import is_admin
 from .device_plugin import NODE_GRACE_S
 
 # The chart's exporter becomes ready after 45 s.
@@ -69,11 +70,7 @@ def _has_profiling(names: set[str]) -> bool:
 
 
 def _may_profile(daemon_set: Manifest) -> bool:
-    contexts = [container.get("securityContext") or {} for container in containers_of(daemon_set)]
-    return any(
-        context.get("privileged") or "SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ())
-        for context in contexts
-    )
+    return any(map(is_admin, containers_of(daemon_set)))
 
 
 PROFILING_FROZEN = FindingType(

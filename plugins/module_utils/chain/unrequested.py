@@ -1,0 +1,63 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Containers that get GPUs without a request: NVIDIA's runtime adds those that an environment variable names.
+
+The toolkit can ignore the variable of unprivileged containers. A component that depends on it then finds no GPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .objects import Manifest, environment, flag
+from .signs import EXPORTER, HOST_ENGINE, Container, plugin_container
+
+VARIABLE = "NVIDIA_VISIBLE_DEVICES"
+# What the toolkit takes for a privileged container.
+_ADMIN = {"SYS_ADMIN", "CAP_SYS_ADMIN", "ALL"}
+# With another switch, the toolkit adds the GPUs that mounts of /dev/null below this path name.
+_MOUNTS = "/var/run/nvidia-container-devices"
+_CDI = "cdi"
+
+
+def is_admin(container: Container) -> bool:
+    """Whether it is privileged for the toolkit: it has the capability SYS_ADMIN."""
+    context = container.get("securityContext") or {}
+    added = (context.get("capabilities") or {}).get("add") or ()
+    return bool(context.get("privileged")) or not _ADMIN.isdisjoint(added)
+
+
+def depends_on_variable(daemon_set: Manifest) -> bool:
+    """Whether this device plugin, exporter or host engine stops working if the toolkit ignores the variable.
+
+    Pods that have not been replaced since the last change may, too. So may the pods that a plugin gives GPUs to.
+    """
+    plugin = plugin_container(daemon_set)
+    container = plugin or EXPORTER.container(daemon_set) or HOST_ENGINE.container(daemon_set)
+    if container is None:
+        return False
+    gives = plugin is not None and _CDI not in _strategy(plugin)
+    return gives or not is_admin(container) or not _is_updated(daemon_set)
+
+
+def got_by_variable(daemon_set: Manifest) -> bool:
+    """Whether its pods, if they see GPUs, show that the toolkit accepts the variable of unprivileged containers."""
+    container = plugin_container(daemon_set) or EXPORTER.container(daemon_set)
+    template = daemon_set["spec"]["template"]
+    notes = (template.get("metadata") or {}).get("annotations") or {}
+    return (
+        container is not None
+        and not is_admin(container)
+        and not any(mount["mountPath"].startswith(_MOUNTS) for mount in container.get("volumeMounts") or ())
+        and not any(f"{_CDI}.k8s.io/" in name for name in notes)
+    )
+
+
+def _strategy(container: Container) -> str:
+    """How the plugin gives GPUs to containers; empty for its default, which is the variable."""
+    return environment(container).get("DEVICE_LIST_STRATEGY") or flag(container, "--device-list-strategy")
+
+
+def _is_updated(daemon_set: Manifest) -> bool:
+    status: dict[str, Any] = daemon_set.get("status") or {}
+    is_seen = status.get("observedGeneration") == daemon_set["metadata"].get("generation")
+    return is_seen and status.get("updatedNumberScheduled", 0) >= status.get("desiredNumberScheduled", 0)

@@ -1,0 +1,116 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Plans whether the toolkit gives an unprivileged container the GPUs that its environment names, without a request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import enumeration
+from .files import slurped
+from .host import Host
+
+CHOICES = ("auto", "deny", "allow")
+KEY = "accept-nvidia-visible-devices-envvar-when-unprivileged"
+DENIED, DEFAULT = f"{KEY} = false", f"#{KEY} = true"
+_LINE = rf"^\s*#?\s*{KEY}\s*="
+_SET = re.compile(rf"^\s*{KEY}\s*=\s*(true|false)\b", re.MULTILINE)
+_RESULT = {"type": "dict", "default": {}}
+UNREQUESTED: dict[str, Any] = {
+    "options": {
+        "type": "dict",
+        "required": True,
+        "options": {
+            "state": {"type": "str", "required": True, "choices": ["present", "absent"]},
+            "wanted": {"type": "str", "required": True, "choices": [*CHOICES]},
+            "may_deny": {"type": "bool", "required": True},
+        },
+    },
+    "survey": {
+        "type": "dict",
+        "required": True,
+        "options": {
+            "file": _RESULT,
+            "mark": _RESULT,
+            "record": _RESULT,
+            "dependent": {"type": "list", "elements": "str"},
+        },
+    },
+}
+
+
+@dataclass(frozen=True)
+class Unrequested:
+    """wanted:    `auto` denies on nodes of clusters that this collection created.
+    may_deny:   whether the cluster's device plugin is already installed by this run.
+    text:       configuration of the toolkit; empty without a toolkit.
+    is_ours:    whether this collection has changed it.
+    is_created: whether the role kubernetes created the node.
+    dependent:  DaemonSets that need GPUs by the variable; None if the cluster was not read.
+    """
+
+    state: str
+    wanted: str
+    may_deny: bool
+    text: str
+    is_ours: bool
+    is_created: bool
+    dependent: tuple[str, ...] | None
+
+    @property
+    def is_denied(self) -> bool:
+        return _SET.findall(self.text)[-1:] == ["false"]
+
+    @property
+    def is_asked(self) -> bool:
+        is_wanted = self.wanted == "deny" or (self.wanted == "auto" and self.is_created)
+        return self.state == "present" and self.may_deny and is_wanted and bool(self.text)
+
+    @property
+    def denies(self) -> bool:
+        return self.is_asked and not self.is_denied and self.dependent == ()
+
+    @property
+    def accepts(self) -> bool:
+        """Whether a change by this collection is taken back, also because a component has come that cannot do with it."""
+        is_over = self.state == "absent" or self.wanted == "allow"
+        return self.is_denied and self.is_ours and (is_over or bool(self.dependent))
+
+    @property
+    def forgets(self) -> bool:
+        """Whether the mark is removed: the toolkit has its default again."""
+        return self.is_ours and (self.state == "absent" or self.wanted == "allow" or self.accepts)
+
+    def obstacle(self, host: Host) -> str:
+        """Why unrequested GPUs are not denied; empty if they are, or if nothing asks for it."""
+        if not self.is_asked or not self.dependent:
+            return ""
+        several = len(self.dependent) > 1
+        return (
+            f"cluster -> device plugin: {host.name} still gives every container of the runtime nvidia the GPUs that "
+            f"NVIDIA_VISIBLE_DEVICES names, because {enumeration(self.dependent)} {'get' if several else 'gets'} GPUs so. "
+            f"Next: give {'their containers' if several else 'its container'} the capability SYS_ADMIN, and a device "
+            "plugin the strategy cdi-cri; or set kubegpu_unrequested_gpus: allow (docs/isolation.md)"
+        )
+
+
+def unrequested_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
+    """`params` are as UNREQUESTED has them."""
+    read = params["survey"]
+    dependent = read["dependent"]
+    plan = Unrequested(
+        **params["options"],
+        text=slurped(read["file"]),
+        is_ours=bool((read["mark"].get("stat") or {}).get("exists")),
+        is_created=bool(read["record"]),
+        dependent=None if dependent is None else tuple(dependent),
+    )
+    obstacle = plan.obstacle(host)
+    return {
+        "refused": [f"{obstacle}. Nothing was changed."] if obstacle and plan.wanted == "deny" else [],
+        "notices": [obstacle] if obstacle and plan.wanted != "deny" else [],
+        "line": {"regexp": _LINE, "denied": DENIED, "default": DEFAULT},
+        "steps": {"deny": plan.denies, "accept": plan.accepts, "forget": plan.forgets},
+    }
