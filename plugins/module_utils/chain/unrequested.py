@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .objects import Manifest, environment, flag
+from ..autoscaling.capacity import gpus_per_pod
+from .objects import Manifest, containers_of, environment, flag
 from .signs import EXPORTER, HOST_ENGINE, Container, plugin_container
 
 VARIABLE = "NVIDIA_VISIBLE_DEVICES"
@@ -17,6 +18,9 @@ _ADMIN = {"SYS_ADMIN", "CAP_SYS_ADMIN", "ALL"}
 # With another switch, the toolkit adds the GPUs that mounts of /dev/null below this path name.
 _MOUNTS = "/var/run/nvidia-container-devices"
 _CDI = "cdi"
+_DEVICES = "/dev"
+# Values of the variable that name no GPU.
+_NO_GPUS = ("", "void", "none")
 
 
 def is_admin(container: Container) -> bool:
@@ -41,15 +45,39 @@ def depends_on_variable(daemon_set: Manifest) -> bool:
 
 def got_by_variable(daemon_set: Manifest) -> bool:
     """Whether its pods, if they see GPUs, show that the toolkit accepts the variable of unprivileged containers."""
-    container = plugin_container(daemon_set) or EXPORTER.container(daemon_set)
+    container = plugin_container(daemon_set)
     template = daemon_set["spec"]["template"]
     notes = (template.get("metadata") or {}).get("annotations") or {}
+    paths = [(volume.get("hostPath") or {}).get("path") for volume in template["spec"].get("volumes") or ()]
     return (
         container is not None
         and not is_admin(container)
+        and _DEVICES not in paths
         and not any(mount["mountPath"].startswith(_MOUNTS) for mount in container.get("volumeMounts") or ())
         and not any(f"{_CDI}.k8s.io/" in name for name in notes)
     )
+
+
+def takes_gpus(pod: Manifest, *, has_default: bool) -> list[str]:
+    """Its unprivileged containers without a request that NVIDIA's runtime may give GPUs to.
+
+    The variable may also be set by the image, which the API does not show. Of a pod with a request, and of one without
+    the RuntimeClass, only containers that set it themselves are returned.
+    has_default: whether NVIDIA's runtime is that of the nodes.
+    """
+    spec = pod["spec"]
+    is_classed = "nvidia" in str(spec.get("runtimeClassName") or "")
+    if (pod.get("status") or {}).get("phase") != "Running" or not (is_classed or has_default):
+        return []
+    may_be_of_image = is_classed and not gpus_per_pod(spec) and not spec.get("resourceClaims")
+    containers = [*containers_of(pod), *(spec.get("ephemeralContainers") or ())]
+    return [
+        container["name"]
+        for container in containers
+        if not gpus_per_pod({"containers": [container]})
+        and not is_admin(container)
+        and environment(container).get(VARIABLE, "all" if may_be_of_image else "void") not in _NO_GPUS
+    ]
 
 
 def _strategy(container: Container) -> str:

@@ -21,7 +21,7 @@ from ..chain.state.agents import Agents
 from ..chain.state.api import ApiState
 from ..chain.state.autoscaler import AutoscalerState
 from ..chain.state.cluster import Place, Scope, State
-from ..chain.state.nodes import gpu_nodes
+from ..chain.state.nodes import gpu_nodes, open_nodes
 from ..chain.state.prometheus import PrometheusState
 from ..chain.state.targets import exporter_targets, own_targets
 from ..cluster.errors import ApiError
@@ -42,7 +42,7 @@ from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
 from ..hops import Hop
 from ..marks import is_managed
-from ..proof.record import NAME, NAMESPACE, record_of
+from ..proof.record import NAME, NAMESPACE, Entry, record_of
 from .apis import read_api, service_of
 from .gaps import attempt
 from .history import read_history
@@ -132,6 +132,8 @@ class Look(Reader):
             events=self.events,
             leases=self.leases,
             cuda_errors=self.cuda_errors,
+            unrequested=self.unrequested,
+            pods=self.pods,
             unavailable=self.gaps.unavailable,
             denied=self.gaps.denied,
         )
@@ -361,14 +363,29 @@ class Look(Reader):
         return {name: lease for name, lease in found.items() if lease}
 
     @cached_property
-    def cuda_errors(self) -> dict[str, Mapping[str, Any]]:
-        """CUDA errors by node, from the record of proofs."""
+    def _proofs(self) -> dict[str, Entry]:
+        """The record of proofs, by node."""
         record = self.take("cuda_errors", partial(self.kube.get, CONFIG_MAPS, NAME, NAMESPACE), None)
         names = {
             node.get("status", {}).get("nodeInfo", {}).get("machineID"): node["metadata"]["name"] for node in self.nodes
         }
         machines = record_of(record).machines.items()
-        return {names[machine]: entry.error for machine, entry in machines if entry.error and machine in names}
+        return {names[machine]: entry for machine, entry in machines if machine in names}
+
+    @property
+    def cuda_errors(self) -> dict[str, Mapping[str, Any]]:
+        """CUDA errors by node."""
+        found = {node: entry.error for node, entry in self._proofs.items()}
+        return {node: error for node, error in found.items() if error and "unrequested" not in error}
+
+    @property
+    def unrequested(self) -> dict[str, str]:
+        return {node: entry.unrequested for node, entry in self._proofs.items() if entry.unrequested}
+
+    @property
+    def pods(self) -> Sequence[Manifest]:
+        is_open = open_nodes(self._agents, self.nodes, self.unrequested)
+        return self.take("pods", partial(self.kube.list, PODS)) if is_open else ()
 
 
 def _is_about_gpus(autoscaler: Autoscaler, target: TargetState | None) -> bool:

@@ -125,7 +125,11 @@ def exporter_daemon_set(name: str = "dcgm-exporter", namespace: str = "monitorin
 
 
 def plugin_daemon_set() -> Manifest:
-    container = {"name": "nvidia-device-plugin-ctr", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"}
+    container = {
+        "name": "nvidia-device-plugin-ctr",
+        "image": "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
+        "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}},
+    }
     return daemon_set("nvidia-device-plugin", "nvidia-device-plugin", container, PLUGIN)
 
 
@@ -368,6 +372,8 @@ class Cluster:
     servers: list[Server] = field(default_factory=list)
     no_cluster: NoCluster | None = None
     cuda_errors: Manifest = field(default_factory=dict)
+    unrequested: Manifest = field(default_factory=dict)
+    other_pods: list[Manifest] = field(default_factory=list)
     unavailable: Manifest = field(default_factory=dict)
     denied: Manifest = field(default_factory=dict)
     controller_events: list[Manifest] = field(default_factory=list)
@@ -445,6 +451,8 @@ class Cluster:
             servers=self.servers,
             no_cluster=self.no_cluster,
             cuda_errors=self.cuda_errors,
+            unrequested=self.unrequested,
+            pods=[*self.pods.values(), *self.other_pods],
             unavailable=self.unavailable,
             denied=self.denied,
             controller_events=self.controller_events,

@@ -196,6 +196,22 @@ def _(cluster: Cluster) -> None:
     cluster.nodes[0]["status"] |= {"capacity": {"cpu": "64"}, "allocatable": {"cpu": "64"}}
 
 
+def without_admin(cluster: Cluster) -> None:
+    for daemon_set in cluster.daemon_sets:
+        if daemon_set["metadata"]["name"] == "nvidia-device-plugin":
+            daemon_set["spec"]["template"]["spec"]["containers"][0].pop("securityContext")
+
+
+@fault("GPUS_WITHOUT_REQUEST", "by the plugin")
+def _(cluster: Cluster) -> None:
+    without_admin(cluster)
+
+
+@fault("GPUS_WITHOUT_REQUEST", "by the proof")
+def _(cluster: Cluster) -> None:
+    cluster.unrequested = {"gpu2": "visible"}
+
+
 @fault("NODE_LABEL_MISSING", "that the pods ask for as well")
 def _(cluster: Cluster) -> None:
     labels = cluster.nodes[0]["metadata"]["labels"]
@@ -1928,6 +1944,7 @@ WITHOUT_A_TIME = {
     "EXPORTER_LOSES_A_GPU",
     "EXPORTER_RESOURCE_NAMES",
     "FABRIC_NOT_COMPLETED",
+    "GPUS_WITHOUT_REQUEST",
     "GPU_MISSING",
     "GPU_ROWS_FROM_ELSEWHERE",
     "HPA_FALLBACK_ACTIVE",

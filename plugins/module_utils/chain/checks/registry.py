@@ -30,6 +30,7 @@ from . import (
     rule,
     scrape,
     servers,
+    unrequested,
     workload,
     workload_pods,
 )
@@ -53,6 +54,7 @@ CHECKS: tuple[Check[State], ...] = checks_in(
     servers,
     node,
     device_plugin,
+    unrequested,
     node_labels,
     exporter,
     exporter_values,

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..objects import Manifest, labels_of, name_of
+from ..objects import Manifest, is_ready, labels_of, name_of
 from ..selectors import labels_match
 from ..signs import EXPORTER, plugin_container
+from ..unrequested import got_by_variable
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,23 @@ class Agents:
         for pod in self.pods_of(daemon_sets):
             found.setdefault(pod["spec"].get("nodeName", ""), []).append(pod)
         return found
+
+    @property
+    def all_pods(self) -> list[Manifest]:
+        return self.pods_of((*self.exporters, *self.plugins))
+
+    @property
+    def has_default_runtime(self) -> bool:
+        """Whether NVIDIA's runtime is that of the nodes: a plugin gets GPUs by the variable without a RuntimeClass."""
+        return any(
+            got_by_variable(plugin) and not plugin["spec"]["template"]["spec"].get("runtimeClassName")
+            for plugin in self.plugins
+        )
+
+    def nodes_with_variable(self) -> set[str]:
+        """Nodes with a ready plugin that got its GPUs by the variable."""
+        plugins = [plugin for plugin in self.plugins if got_by_variable(plugin)]
+        return {pod["spec"].get("nodeName", "") for pod in self.pods_of(plugins) if is_ready(pod)}
 
     @cached_property
     def exporter_pods(self) -> list[Manifest]:

@@ -17,7 +17,7 @@ from .agents import Agents
 from .api import ApiState
 from .autoscaler import AutoscalerState
 from .clock import Clock
-from .nodes import gpu_nodes, is_up, offers_gpus
+from .nodes import gpu_nodes, is_up, offers_gpus, open_nodes
 from .prometheus import PrometheusState, Row
 from .proposal import Proposal
 from .servers import NoCluster, Server
@@ -49,6 +49,8 @@ class State:
     servers:         examined servers of the inventory.
     no_cluster:      why only servers were examined; None if a cluster was read.
     cuda_errors:     errors of CUDA in the last proof, by node.
+    unrequested:     whether pods without a request saw GPUs in the last proof, `denied` or `visible`, by node.
+    pods:            all pods, read only if some can get GPUs without a request.
     webhooks:        ValidatingWebhookConfigurations.
     controller_events: rejections by the Prometheus operator, and scalings by the HPA controller.
     leases:          leases of the control plane's controllers, by name.
@@ -93,6 +95,8 @@ class State:
     servers: Sequence[Server] = ()
     no_cluster: NoCluster | None = None
     cuda_errors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    unrequested: Mapping[str, str] = field(default_factory=dict)
+    pods: Sequence[Manifest] = ()
     unavailable: Mapping[str, str] = field(default_factory=dict)
     denied: Mapping[str, str] = field(default_factory=dict)
     user: str = ""
@@ -153,6 +157,11 @@ class State:
             for name, node in self.gpu_nodes.items()
             if not offers_gpus(node) and name not in self.claimable_devices and is_up(node)
         }
+
+    @cached_property
+    def open_nodes(self) -> list[str]:
+        """Nodes whose GPUs pods can get without a request."""
+        return open_nodes(self.agents, self.nodes, self.unrequested)
 
     def are_cut_off(self, pods: Sequence[Manifest]) -> bool:
         """Whether all of these pods are on nodes that do not report."""

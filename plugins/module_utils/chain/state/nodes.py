@@ -12,6 +12,7 @@ from ...autoscaling.capacity import NVIDIA, gpus_of, is_gpu
 from ...autoscaling.quantity import parse_quantity
 from ..gpu_labels import has_gpu_label
 from ..objects import Manifest, condition, labels_of
+from .agents import Agents
 
 # Labels with which NVIDIA's GPU operator does not offer a node's GPUs to pods, for example for virtual machines.
 _LEFT_ALONE = re.compile(
@@ -49,6 +50,20 @@ def is_up(node: Manifest) -> bool:
 
 def offers_gpus(node: Manifest) -> bool:
     return any(gpus_of([node]).values())
+
+
+def open_nodes(agents: Agents, nodes: Iterable[Manifest], proven: Mapping[str, str]) -> list[str]:
+    """Names of the nodes whose GPUs pods can get without a request.
+
+    proven: `visible` or `denied` by node; it counts more than what the device plugin shows.
+    """
+    shown = agents.nodes_with_variable()
+    return [
+        name
+        for node in nodes
+        if proven.get(name := node["metadata"]["name"], "visible" if name in shown and offers_gpus(node) else "")
+        == "visible"
+    ]
 
 
 def _has_gpus_of_pods(node: Manifest) -> bool:
