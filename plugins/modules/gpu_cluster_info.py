@@ -111,7 +111,12 @@ result:
       gpu_operator:
         - {kind: Deployment, name: gpu-operator/gpu-operator, owned: false, release: gpu-operator/gpu-operator}
       exporter:
-        - {kind: DaemonSet, name: gpu-operator/nvidia-dcgm-exporter, owned: false, release: "", origin: gpu-operator, depends_on_variable: false}
+        - kind: DaemonSet
+          name: gpu-operator/nvidia-dcgm-exporter
+          owned: false
+          release: ""
+          origin: gpu-operator
+          depends_on_variable: false
       host_engine: []
       device_plugin: []
       dra_driver: []

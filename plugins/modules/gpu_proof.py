@@ -110,8 +110,8 @@ options:
     default: false
   unrequested_gpus:
     description:
-      - Whether it is an error that a pod without a GPU request sees GPUs. With V(allow) it is a warning. With V(auto) it
-        is an error in a cluster that this collection created.
+      - Whether it is an error that a pod without a GPU request sees GPUs. With V(allow) it is a warning. With V(auto)
+        it is an error in a cluster that this collection created.
     type: str
     choices: [auto, deny, allow]
     default: auto
@@ -185,8 +185,8 @@ result:
         of: {description: Number of GPUs that the node offers., type: int}
         unrequested:
           description:
-            - Whether an unprivileged pod that requests no GPU, and sets C(NVIDIA_VISIBLE_DEVICES=all), saw any, V(denied)
-              or V(visible). Empty if that is not known.
+            - Whether an unprivileged pod that requests no GPU, and sets C(NVIDIA_VISIBLE_DEVICES=all), saw any,
+              V(denied) or V(visible). Empty if that is not known.
           type: str
         is_shared: {description: Whether they are shared or split by MIG., type: bool}
         seconds: {description: Seconds that the program took., type: float}

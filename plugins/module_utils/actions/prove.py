@@ -440,9 +440,7 @@ class Prover:
         entry = Entry(self._at(), node.versions, node.name, len(uuids), uuids_kept, unrequested=unrequested)
         return {node.machine: entry}
 
-    def _failed(
-        self, node: GpuNode, error: HopError, before: Entry | None, unrequested: str = ""
-    ) -> dict[str, Entry]:
+    def _failed(self, node: GpuNode, error: HopError, before: Entry | None, unrequested: str = "") -> dict[str, Entry]:
         """Keeps the number of earlier proven GPUs as expected."""
         self._row(node, "failed", error.seen, unrequested=unrequested)
         recorded = {"text": error.seen, "cause": error.cause, "fix": error.fix, **error.result}

@@ -172,8 +172,8 @@ def _by_variable(options: Sharing) -> Iterator[str]:
     effective = merged(chart_values(options), options.values)
     if not options.values.get("compatWithCPUManager") and not is_admin(effective):
         yield (
-            "inventory -> device plugin: securityContext of nvidia_device_plugin_values has no capability SYS_ADMIN, so "
-            f"the plugin finds GPUs only by NVIDIA_VISIBLE_DEVICES. Nothing was changed. Next: add SYS_ADMIN, {fix}"
+            "inventory -> device plugin: securityContext of nvidia_device_plugin_values has no capability SYS_ADMIN, "
+            f"so the plugin finds GPUs only by NVIDIA_VISIBLE_DEVICES. Nothing was changed. Next: add SYS_ADMIN, {fix}"
         )
     strategy = str(effective.get("deviceListStrategy") or options.strategy)
     if options.unrequested == "deny" and "cdi" not in strategy:

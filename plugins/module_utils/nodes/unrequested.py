@@ -74,7 +74,7 @@ class Unrequested:
 
     @property
     def accepts(self) -> bool:
-        """Whether a change by this collection is taken back, also because a component has come that cannot do with it."""
+        """Whether a change by this collection is undone, also because a component depends on the variable."""
         is_over = self.state == "absent" or self.wanted == "allow"
         return self.is_denied and self.is_ours and (is_over or bool(self.dependent))
 
@@ -87,12 +87,11 @@ class Unrequested:
         """Why unrequested GPUs are not denied; empty if they are, or if nothing asks for it."""
         if not self.is_asked or not self.dependent:
             return ""
-        several = len(self.dependent) > 1
         return (
             f"cluster -> device plugin: {host.name} still gives every container of the runtime nvidia the GPUs that "
-            f"NVIDIA_VISIBLE_DEVICES names, because {enumeration(self.dependent)} {'get' if several else 'gets'} GPUs so. "
-            f"Next: give {'their containers' if several else 'its container'} the capability SYS_ADMIN, and a device "
-            "plugin the strategy cdi-cri; or set kubegpu_unrequested_gpus: allow (docs/isolation.md)"
+            f"NVIDIA_VISIBLE_DEVICES names, because {enumeration(self.dependent)} depends on it. Next: give the "
+            "container the capability SYS_ADMIN, and a device plugin the strategy cdi-cri; or set "
+            "kubegpu_unrequested_gpus: allow (docs/isolation.md)"
         )
 
 
@@ -109,8 +108,8 @@ def unrequested_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
     )
     obstacle = plan.obstacle(host)
     return {
-        "refused": [f"{obstacle}. Nothing was changed."] if obstacle and plan.wanted == "deny" else [],
-        "notices": [obstacle] if obstacle and plan.wanted != "deny" else [],
+        "refused": [obstacle] if plan.wanted == "deny" and obstacle else [],
+        "notices": [obstacle] if plan.wanted != "deny" and obstacle else [],
         "line": {"regexp": _LINE, "denied": DENIED, "default": DEFAULT},
         "steps": {"deny": plan.denies, "accept": plan.accepts, "forget": plan.forgets},
     }

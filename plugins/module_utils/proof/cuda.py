@@ -81,8 +81,8 @@ def unrequested_gpus(node: GpuNode, devices: Sequence[str]) -> HopError | None:
         Hop.NODE,
         seen=f"node {node.name}: an unprivileged pod that requests no GPU sees {enumeration(sorted(devices))}, because "
         "it sets NVIDIA_VISIBLE_DEVICES=all, as NVIDIA's images do",
-        cause="the container toolkit of the node accepts the variable, so every pod can compute on GPUs that other pods "
-        "requested",
+        cause="the container toolkit of the node accepts the variable, so every pod can compute on GPUs that other "
+        "pods requested",
         fix="run the playbook kubegpu.autoscale.gpu, whose output names what prevents it; or set "
         "kubegpu_unrequested_gpus: allow (docs/isolation.md)",
         result={"unrequested": VISIBLE},

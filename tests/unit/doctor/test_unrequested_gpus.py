@@ -76,9 +76,7 @@ def test_a_plugin_with_other_ways_to_its_gpus_shows_nothing() -> None:
     assert not any(map(got_by_variable, (by_mount, by_host, by_note)))
 
 
-def using(
-    env: str | None = None, gpus: str = "", runtime_class: str | None = "nvidia", **spec: Any
-) -> dict[str, Any]:
+def using(env: str | None = None, gpus: str = "", runtime_class: str | None = "nvidia", **spec: Any) -> dict[str, Any]:
     made = pod("miner-0", "somewhere", "gpu1", {})
     container: dict[str, Any] = {"name": "main"}
     container |= {"env": [{"name": VARIABLE, "value": env}]} if env is not None else {}

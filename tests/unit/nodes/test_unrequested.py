@@ -18,7 +18,9 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.unrequeste
 )
 
 HOST = Host("gpu1", "Debian 12", "6.1.0-40-amd64", "x86_64")
-PACKAGED = f"#accept-nvidia-visible-devices-as-volume-mounts = false\n{DEFAULT}\ndisable-require = false\n\n[nvidia-ctk]\n"
+PACKAGED = (
+    f"#accept-nvidia-visible-devices-as-volume-mounts = false\n{DEFAULT}\ndisable-require = false\n\n[nvidia-ctk]\n"
+)
 TEXTS = {"none": "", "packaged": PACKAGED, "denied": PACKAGED.replace(DEFAULT, DENIED)}
 DEPENDENT = {"unknown": None, "none": [], "a plugin": ["nvidia-device-plugin/nvidia-device-plugin"]}
 STATES = [
@@ -101,5 +103,5 @@ def test_what_keeps_gpus_open_is_named() -> None:
     [notice] = plan(dependent=["gpus/plugin"])["notices"]
 
     assert "gpu1 still gives every container of the runtime nvidia the GPUs" in notice
-    assert "because gpus/plugin gets GPUs so" in notice
-    assert "Next: give its container the capability SYS_ADMIN" in notice
+    assert "because gpus/plugin depends on it" in notice
+    assert "Next: give the container the capability SYS_ADMIN" in notice

@@ -17,10 +17,10 @@ GPUS_WITHOUT_REQUEST = FindingType(
     "GPUS_WITHOUT_REQUEST",
     Hop.DEVICE_PLUGIN,
     "warning",
-    cause="the container toolkit gives an unprivileged container the GPUs that NVIDIA_VISIBLE_DEVICES names, and NVIDIA's "
-    "images name all. So a pod without a GPU request can compute on the GPUs of other pods, and no metric shows its load",
-    fix="on servers of the inventory, set kubegpu_unrequested_gpus: deny and run the playbook kubegpu.autoscale.gpu; on "
-    "other nodes apply docs/isolation/policy.yml. Give each pod that needs a GPU a limit of nvidia.com/gpu",
+    cause="the container toolkit gives an unprivileged container the GPUs that NVIDIA_VISIBLE_DEVICES names, and "
+    "NVIDIA's images name all. So a pod without a GPU request can compute on the GPUs of other pods",
+    fix="on servers of the inventory, set kubegpu_unrequested_gpus: deny and run the playbook kubegpu.autoscale.gpu; "
+    "on other nodes apply docs/isolation/policy.yml. Give each pod that needs a GPU a limit of nvidia.com/gpu",
 )
 
 

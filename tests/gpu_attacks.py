@@ -18,7 +18,7 @@ PLACES = ("containers", "sidecar", "initContainers", "restartable")
 
 @dataclass(frozen=True)
 class Attack:
-    """wanted: GPUs that its containers have to see together. needs_admin: whether Pod Security's baseline forbids it."""
+    """wanted: GPUs that its containers have to see together. needs_admin: whether Pod Security's baseline rejects it."""
 
     name: str
     pod: Mapping[str, Any]
@@ -29,12 +29,27 @@ class Attack:
 def container(name: str = "main", env: Mapping[str, str] | None = None, gpus: str = "", **more: Any) -> dict[str, Any]:
     resources = {"limits": {"nvidia.com/gpu": gpus}} if gpus else {}
     variables = [{"name": key, "value": value} for key, value in (env or {}).items()]
-    return {"name": name, "image": IMAGE, "command": ["sh", "-c", LOOK], "env": variables, "resources": resources, **more}
+    return {
+        "name": name,
+        "image": IMAGE,
+        "command": ["sh", "-c", LOOK],
+        "env": variables,
+        "resources": resources,
+        **more,
+    }
 
 
-def pod(*containers: dict[str, Any], runtime_class: str = "", notes: Mapping[str, str] | None = None, **more: Any) -> Any:
+def pod(
+    *containers: dict[str, Any], runtime_class: str = "", notes: Mapping[str, str] | None = None, **more: Any
+) -> Any:
     classed = {"runtimeClassName": runtime_class} if runtime_class else {}
-    spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": list(containers), **classed, **more}
+    spec = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0,
+        "containers": list(containers),
+        **classed,
+        **more,
+    }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"annotations": dict(notes or {})}, "spec": spec}
 
 
@@ -45,7 +60,8 @@ def attacks(uuid: str, classes: tuple[str, ...] = ("nvidia",)) -> list[Attack]:
         its = f"class {chosen or 'none'}"
         found.append(Attack(f"{its}, no variable", pod(container(), runtime_class=chosen)))
         for value, place, gpus in product((*NAMES, uuid), PLACES, ("", "0", "1")):
-            found.append(_variable(f"{its}, {value}, {place}, limit {gpus or 'none'}", chosen, value, place, gpus))
+            if place == "containers" or value in ("all", uuid):
+                found.append(_variable(f"{its}, {value}, {place}, limit {gpus or 'none'}", chosen, value, place, gpus))
         found += _others(its, chosen)
     return found
 
@@ -59,12 +75,10 @@ def _variable(name: str, chosen: str, value: str, place: str, gpus: str) -> Atta
     if place == "sidecar":
         attacker["resources"] = {}
         return Attack(name, pod(container(gpus=gpus), attacker, runtime_class=chosen), wanted)
-    always = {"restartPolicy": "Always", "command": ["sh", "-c", f"{LOOK}; exec sleep 60"]} if place == "restartable" else {}
-    init = {**attacker, **always}
-    if always:  # it leaves its message when it is ended
-        init["command"] = ["sh", "-c", f"trap '{LOOK}; exit 0' TERM; sleep 60 & wait"]
-        plain["command"] = ["sleep", "1"]
-    return Attack(name, pod(plain, runtime_class=chosen, initContainers=[init]), wanted)
+    if place == "restartable":  # it runs until the other one has ended
+        attacker |= {"restartPolicy": "Always", "command": ["sh", "-c", f"{LOOK}; exec sleep 600"]}
+        plain["command"] = ["sleep", "2"]
+    return Attack(name, pod(plain, runtime_class=chosen, initContainers=[attacker]), wanted)
 
 
 def _others(its: str, chosen: str) -> list[Attack]:
@@ -75,7 +89,7 @@ def _others(its: str, chosen: str) -> list[Attack]:
     variables = {
         "an image of old CUDA, without the variable": {"CUDA_VERSION": "10.0"},
         "all capabilities": {**every, "NVIDIA_DRIVER_CAPABILITIES": "all"},
-        "gated devices": {name: "enabled" for name in ("NVIDIA_GDS", "NVIDIA_MOFED", "NVIDIA_GDRCOPY")},
+        "gated devices": dict.fromkeys(("NVIDIA_GDS", "NVIDIA_MOFED", "NVIDIA_GDRCOPY"), "enabled"),
         "IMEX channels": {"NVIDIA_IMEX_CHANNELS": "0"},
         "a swarm resource": {"DOCKER_RESOURCE_GPU": "all"},
         "MIG of the host": {"NVIDIA_MIG_CONFIG_DEVICES": "all", "NVIDIA_MIG_MONITOR_DEVICES": "all"},

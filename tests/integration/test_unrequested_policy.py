@@ -1,0 +1,125 @@
+"""The policy of docs/isolation rejects each pod that would get GPUs without a request, and no other."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import yaml
+from collection import ROOT
+from gpu_attacks import VARIABLE, Attack, attacks, container, named, pod
+from kubernetes import client
+from kubernetes.client.rest import ApiException
+from kubernetes.dynamic import DynamicClient
+
+CLASSES = ("nvidia", "nvidia-cdi")
+NAMESPACE, EXEMPT = "policy-attacks", "nvidia-device-plugin"
+# The API server of these tests rejects privileged pods itself.
+FOUND = [attack for attack in attacks("GPU-of-another-pod", CLASSES) if "'privileged': True" not in str(attack.pod)]
+WORST = next(found for found in FOUND if found.name == "class nvidia, all, containers, limit none")
+SILENT = {VARIABLE: "void"}
+GOOD = [
+    Attack("a limit and the class", pod(container(gpus="1"), runtime_class="nvidia")),
+    Attack("a silent sidecar", pod(container(gpus="1"), container("sidecar", SILENT), runtime_class="nvidia")),
+    Attack(
+        "a claim",
+        pod(
+            {**container(), "resources": {"claims": [{"name": "gpu"}]}},
+            runtime_class="nvidia",
+            resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+        ),
+    ),
+]
+
+
+def create(kube: client.ApiClient, body: dict[str, Any], **more: Any) -> None:
+    resource = DynamicClient(kube).resources.get(api_version=body["apiVersion"], kind=body["kind"])
+    resource.create(body, namespace=body["metadata"].get("namespace"), **more)
+
+
+def remove(kube: client.ApiClient, body: dict[str, Any]) -> None:
+    DynamicClient(kube).resources.get(api_version=body["apiVersion"], kind=body["kind"]).delete(
+        body["metadata"]["name"]
+    )
+
+
+def made(kind: str, name: str, version: str = "v1", **more: Any) -> dict[str, Any]:
+    namespace = {"namespace": more.pop("namespace")} if "namespace" in more else {}
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **namespace}, **more}
+
+
+@pytest.fixture(scope="module")
+def policy(kube: client.ApiClient) -> Iterator[None]:
+    for name in (NAMESPACE, EXEMPT):
+        create(kube, made("Namespace", name))
+        with suppress(ApiException):  # the controller was faster
+            create(kube, made("ServiceAccount", "default", namespace=name))
+    classes = [made("RuntimeClass", name, "node.k8s.io/v1", handler="nvidia") for name in CLASSES]
+    policies = list(yaml.safe_load_all((ROOT / "docs" / "isolation" / "policy.yml").read_text()))
+    for document in (*classes, *policies):
+        create(kube, document)
+    deadline = time.monotonic() + 60
+    while not rejection(kube, WORST) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    yield
+    for document in (*policies, *classes):
+        remove(kube, document)
+
+
+def rejection(kube: client.ApiClient, attack: Attack, namespace: str = NAMESPACE) -> str:
+    """Why the API server rejects the pod; empty if it does not."""
+    try:
+        create(kube, named(attack, 1, namespace), query_params=[("dryRun", "All")])
+    except ApiException as err:
+        return str(json.loads(err.body)["message"])
+    return ""
+
+
+def may_get_others(attack: Attack) -> bool:
+    """Whether NVIDIA's runtime would give one of its containers GPUs by the variable, set in the pod or in an image."""
+    spec = attack.pod["spec"]
+
+    def gets(found: dict[str, Any]) -> bool:
+        limits = found["resources"].get("limits") or {}
+        names = [row["name"] for row in found["env"]]
+        return limits.get("nvidia.com/gpu", "0") == "0" or VARIABLE in names
+
+    return bool(spec.get("runtimeClassName")) and any(map(gets, [*spec["containers"], *spec.get("initContainers", ())]))
+
+
+@pytest.mark.parametrize("attack", FOUND, ids=lambda attack: attack.name)
+def test_a_pod_that_would_get_gpus_of_others_is_rejected(kube: client.ApiClient, policy: None, attack: Attack) -> None:
+    why = rejection(kube, attack)
+    assert bool(why) is may_get_others(attack), why
+    assert not why or "gpus-on-request" in why
+
+
+@pytest.mark.parametrize("attack", GOOD, ids=lambda attack: attack.name)
+def test_a_pod_that_requests_its_gpus_is_accepted(kube: client.ApiClient, policy: None, attack: Attack) -> None:
+    assert rejection(kube, attack) == ""
+
+
+def test_components_of_exempt_namespaces_are_accepted(kube: client.ApiClient, policy: None) -> None:
+    assert rejection(kube, WORST)
+    assert rejection(kube, WORST, EXEMPT) == ""
+
+
+@pytest.mark.parametrize(("env", "is_rejected"), [({VARIABLE: "all"}, True), ({}, True), (SILENT, False)])
+def test_ephemeral_containers(kube: client.ApiClient, policy: None, env: dict[str, str], is_rejected: bool) -> None:
+    name = f"debugged-{len(env)}-{env.get(VARIABLE, 'none')}"
+    running = named(GOOD[0], 1, NAMESPACE)
+    running["metadata"]["name"] = name
+    create(kube, running)
+    extra = {key: value for key, value in container("debug", env).items() if key != "resources"}
+    core = client.CoreV1Api(kube)
+    try:
+        core.patch_namespaced_pod_ephemeralcontainers(name, NAMESPACE, {"spec": {"ephemeralContainers": [extra]}})
+        why = ""
+    except ApiException as err:
+        why = str(json.loads(err.body)["message"])
+
+    assert bool(why) is is_rejected, why
