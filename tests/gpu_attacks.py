@@ -18,7 +18,7 @@ PLACES = ("containers", "sidecar", "initContainers", "restartable")
 
 @dataclass(frozen=True)
 class Attack:
-    """wanted: GPUs that its containers have to see together. needs_admin: whether Pod Security's baseline rejects it."""
+    """wanted: GPUs that its containers have to see. needs_admin: whether Pod Security's baseline rejects it."""
 
     name: str
     pod: Mapping[str, Any]

@@ -11,6 +11,7 @@ from ansible_collections.kubegpu.autoscale.plugins.filter.plugin_pools import pl
 from ansible_collections.kubegpu.autoscale.plugins.filter.shares_gpus import shares_gpus
 
 POOL = {"name": "dev", "nodes": {"pool": "dev"}}
+ADMIN = {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}
 
 
 def node(name: str, labels: dict[str, str], **annotations: str) -> dict[str, Any]:
@@ -121,5 +122,41 @@ def test_a_pool_is_enough_for_gpus_to_be_shared(pools: list[dict[str, Any]], sha
 
 def test_the_chart_gets_configurations_where_there_are_some() -> None:
     found = plugin_pools({"sharing": "mps", "replicas": 2})
-    assert found["chart_values"] == {"config": {"map": found["configurations"], "default": "default"}}
-    assert plugin_pools({})["chart_values"] == {}
+    assert found["chart_values"] == {"config": {"map": found["configurations"], "default": "default"}, **ADMIN}
+    assert plugin_pools({})["chart_values"] == ADMIN
+    # With this value, the chart makes the plugin privileged.
+    assert plugin_pools({"values": {"compatWithCPUManager": True}})["chart_values"] == {}
+
+
+CONTEXTS = {
+    "none": ({}, True),
+    "privileged": ({"securityContext": {"privileged": True}}, True),
+    "more capabilities": ({"securityContext": {"capabilities": {"drop": ["ALL"]}}}, True),
+    "for the CPU manager": ({"compatWithCPUManager": True}, True),
+    "other capabilities": ({"securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}}}, False),
+    "the chart's default": ({"securityContext": None}, False),
+}
+
+
+@pytest.mark.parametrize("unrequested", ["auto", "deny", "allow"])
+@pytest.mark.parametrize(("values", "works"), CONTEXTS.values(), ids=CONTEXTS)
+def test_a_plugin_that_finds_gpus_by_the_variable_alone_fails(
+    values: dict[str, Any], works: bool, unrequested: str
+) -> None:
+    found = plugin_pools({"values": values, "unrequested": unrequested})["faults"]
+
+    assert bool(found) is not (works or unrequested == "allow")
+    assert all("Nothing was changed. Next: add SYS_ADMIN, or set kubegpu_unrequested_gpus" in text for text in found)
+
+
+@pytest.mark.parametrize("strategy", ["envvar", "volume-mounts", "cdi-cri", "envvar,cdi-cri"])
+@pytest.mark.parametrize("given", ["option", "values"])
+def test_a_strategy_by_the_variable_contradicts_its_denial(strategy: str, given: str) -> None:
+    options = {"strategy": strategy} if given == "option" else {"values": {"deviceListStrategy": strategy}}
+    found = {wanted: plugin_pools({**options, "unrequested": wanted})["faults"] for wanted in ("auto", "deny", "allow")}
+
+    assert {wanted: bool(texts) for wanted, texts in found.items()} == {
+        "auto": False,
+        "deny": "cdi" not in strategy,
+        "allow": False,
+    }
