@@ -76,7 +76,10 @@ def _variable(name: str, chosen: str, value: str, place: str, gpus: str) -> Atta
         attacker["resources"] = {}
         return Attack(name, pod(container(gpus=gpus), attacker, runtime_class=chosen), wanted)
     if place == "restartable":  # it runs until the other one has ended
-        attacker |= {"restartPolicy": "Always", "command": ["sh", "-c", f"{LOOK}; exec sleep 600"]}
+        attacker |= {
+            "restartPolicy": "Always",
+            "command": ["sh", "-c", f"{LOOK}; trap 'exit 0' TERM; sleep 600 & wait"],
+        }
         plain["command"] = ["sleep", "2"]
     return Attack(name, pod(plain, runtime_class=chosen, initContainers=[attacker]), wanted)
 
