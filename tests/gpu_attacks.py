@@ -87,7 +87,7 @@ def _variable(name: str, chosen: str, value: str, place: str, gpus: str) -> Atta
 def _others(its: str, chosen: str) -> list[Attack]:
     every = {VARIABLE: "all"}
     null = {"name": "list", "mountPath": "/var/run/nvidia-container-devices/all"}
-    admin = {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}
+    admin: dict[str, Any] = {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}
     notes = {"cdi.k8s.io/gpus": "nvidia.com/gpu=all", "nvidia.cdi.k8s.io/container.main": "nvidia.com/gpu=all"}
     variables = {
         "an image of old CUDA, without the variable": {"CUDA_VERSION": "10.0"},

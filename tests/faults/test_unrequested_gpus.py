@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from gpu_attacks import Attack, attacks, named, seen
-from kubernetes.client import CoreV1Api
+from kubernetes.client import CoreV1Api, V1Namespace
 from kubernetes.client.exceptions import ApiException
 from live_lab import PLUGIN, Lab, wait_until
 
@@ -33,7 +33,7 @@ def found(lab: Lab) -> list[Attack]:
 def namespace(lab: Lab) -> Iterator[str]:
     core = CoreV1Api(lab.api)
     with suppress(ApiException):  # of a run that was killed
-        core.create_namespace({"metadata": {"name": NAMESPACE}})
+        core.create_namespace(V1Namespace(metadata={"name": NAMESPACE}))
     yield NAMESPACE
     core.delete_namespace(NAMESPACE)
 
@@ -52,12 +52,14 @@ def is_over(pod: dict[str, Any]) -> bool:
 
 def results(lab: Lab, namespace: str, tried: list[Attack]) -> dict[str, list[str]]:
     """What the pods of each attack see; nothing if one did not start."""
-    core, devices = CoreV1Api(lab.api), {}
+    core = CoreV1Api(lab.api)
+    devices: dict[str, list[str]] = {}
     for begin in range(0, len(tried), AT_ONCE):
         names = {f"attack-{number}": attack for number, attack in enumerate(tried)}
         some = dict(list(names.items())[begin : begin + AT_ONCE])
         for number, attack in enumerate(some.values(), begin):
-            core.create_namespaced_pod(namespace, named(attack, number, namespace))
+            body: Any = named(attack, number, namespace)
+            core.create_namespaced_pod(namespace, body)
         deadline = time.monotonic() + ENDED_S
         while not all(map(is_over, pods := lab.find("Pod", namespace))) and time.monotonic() < deadline:
             time.sleep(1)
