@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from gpu_attacks import Attack, attacks, named, seen
-from kubernetes.client import CoreV1Api, V1Namespace
+from kubernetes.client import CoreV1Api, V1Namespace, V1ObjectMeta
 from kubernetes.client.exceptions import ApiException
 from live_lab import PLUGIN, Lab, wait_until
 
@@ -33,7 +33,7 @@ def found(lab: Lab) -> list[Attack]:
 def namespace(lab: Lab) -> Iterator[str]:
     core = CoreV1Api(lab.api)
     with suppress(ApiException):  # of a run that was killed
-        core.create_namespace(V1Namespace(metadata={"name": NAMESPACE}))
+        core.create_namespace(V1Namespace(metadata=V1ObjectMeta(name=NAMESPACE)))
     yield NAMESPACE
     core.delete_namespace(NAMESPACE)
 

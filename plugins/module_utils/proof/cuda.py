@@ -14,6 +14,7 @@ from .nodes import GpuNode
 from .record import NAME, NAMESPACE, VISIBLE, Entry
 
 UVM = "nvidia-uvm"
+_SAME_GPU = "two pods got the same GPU"
 # Of a UUID: the program shortens those of many GPUs.
 _SHORT = 12
 # CUresult of cuda.h.
@@ -64,7 +65,7 @@ def together(runs: Sequence[CudaRun]) -> CudaRun:
     """The runs of several pods as one. A GPU that two pods got is an error, because each of them may use all of it."""
     computed = [uuid[:_SHORT] for run in runs for uuid in run.computed]
     twice = sorted({uuid for uuid in computed if computed.count(uuid) > 1})
-    shared = {"text": f"two pods got the same GPU, {', '.join(twice)}", "function": "", "code": 0} if twice else None
+    shared = {"text": f"{_SAME_GPU}, {', '.join(twice)}", "function": "", "code": 0} if twice else None
     return CudaRun(
         [row for run in runs for row in run.gpus],
         next((run.error for run in runs if run.error), shared),
@@ -188,6 +189,11 @@ def _meanings(node: str, code: int, text: str, devices: Sequence[str]) -> Iterat
         yield (
             "NVIDIA's runtime added neither driver nor device to the container",
             f"check the RuntimeClass of gpu_proof_runtime_class; on {node}: `nvidia-ctk cdi list`",
+        )
+    if text.startswith(_SAME_GPU):
+        yield (
+            "the device plugin gives a GPU to several pods, or the container toolkit gives pods more than they requested",
+            f"`kubectl describe node {node}`; if GPUs are shared, enable GPU feature discovery, which labels the node",
         )
     if code in (UNKNOWN, NOT_INITIALIZED, NO_DEVICE) and UVM not in devices:
         yield (
