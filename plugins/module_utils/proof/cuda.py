@@ -192,7 +192,7 @@ def _meanings(node: str, code: int, text: str, devices: Sequence[str]) -> Iterat
         )
     if text.startswith(_SAME_GPU):
         yield (
-            "the device plugin gives a GPU to several pods, or the container toolkit gives pods more than they requested",
+            "the device plugin gives a GPU to several pods, or the container toolkit ignores what pods request",
             f"`kubectl describe node {node}`; if GPUs are shared, enable GPU feature discovery, which labels the node",
         )
     if code in (UNKNOWN, NOT_INITIALIZED, NO_DEVICE) and UVM not in devices:
