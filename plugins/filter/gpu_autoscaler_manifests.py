@@ -29,7 +29,7 @@ def gpu_autoscaler_manifests(
     rule_namespace: str | None = None,
     rule_labels: Mapping[str, str] | None = None,
     evaluation_interval: int | None = None,
-    exporter_labels: Mapping[str, str] | None = None,
+    selectors: Mapping[str, Any] | None = None,
     inventory_id: str = DEFAULT_INVENTORY,
     metrics_backend: str = ADAPTER,
     prometheus: Mapping[str, Any] | None = None,
@@ -42,7 +42,7 @@ def gpu_autoscaler_manifests(
         "rule_namespace": rule_namespace,
         "rule_labels": rule_labels,
         "evaluation_interval": evaluation_interval,
-        "exporter_labels": exporter_labels,
+        "selectors": selectors,
         "prometheus_url": url_without_login(plain(prometheus or {})),
     }
     try:

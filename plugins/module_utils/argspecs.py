@@ -90,7 +90,7 @@ PROMETHEUS: ArgSpec = {
             "rule_namespace": {"type": "str"},
             "rule_labels": {"type": "dict", "default": {"release": defaults.RELEASE}},
             "evaluation_interval": {"type": "int", "default": defaults.EVALUATION_INTERVAL_S},
-            "exporter_labels": {"type": "dict"},
+            "selectors": {"type": "dict"},
         },
     },
 }

@@ -131,7 +131,7 @@ class GpuModule:
 
     def rule_options(self) -> RuleOptions:
         given = self.params["prometheus"]
-        names = ("rule_namespace", "rule_labels", "evaluation_interval", "exporter_labels")
+        names = ("rule_namespace", "rule_labels", "evaluation_interval", "selectors")
         options = {option: given[option] for option in names}
         options["rule_namespace"] = given["rule_namespace"] or given["namespace"]
         options["prometheus_url"] = url_without_login(given)

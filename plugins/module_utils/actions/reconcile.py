@@ -6,9 +6,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..autoscaling.backends import all_rules, backend_of, check_backends, needs_scaled_object, unused_rules
+from ..autoscaling.backends import (
+    all_rules,
+    backend_of,
+    check_backends,
+    inputs_read,
+    needs_scaled_object,
+    unused_rules,
+)
 from ..autoscaling.behaviors import describe_behaviors
-from ..autoscaling.manifests import AUTOSCALER_ANNOTATION, Manifest, RuleOptions, is_shared
+from ..autoscaling.manifests import AUTOSCALER_ANNOTATION, Manifest, RuleOptions, is_shared, selectors_of
 from ..autoscaling.spec import Autoscaler, read_keys
 from ..chain.objects import Key, key_of, owners
 from ..cluster.kube import HPAS, SCALED_OBJECTS, KubeClient
@@ -25,12 +32,12 @@ from ..reading.existing import (
     read_scaled_objects,
     shared,
 )
-from ..reading.trial import gpu_jobs
+from ..reading.trial import candidates_of
 from .dead_time import resolve_dead_times
 from .divide_gpus import divide_gpus
-from .exporter_labels import are_wanted, labels_of, with_exporter_labels
 from .outcome import Outcome
 from .preflight import preflight
+from .selectors import detect_selectors
 from .wait import Deadline, wait_until
 from .write import Change, write
 
@@ -64,8 +71,7 @@ def reconcile(
             autoscalers, shares, warnings = divide_gpus(reader, autoscalers)
             reader, outcome.result["shares"] = reader.of(autoscalers), shares
             outcome.warnings += warnings
-        rules, unknown = with_exporter_labels(rules, reader.trial.gpu_jobs, autoscalers, rules_there.values())
-        outcome.warnings += unknown
+        rules = detect_selectors(rules, reader.trial.candidates, autoscalers, rules_there.values())
         if shared_rules_only:
             needed = [rule for rule in all_rules(autoscalers, rules) if is_shared(rule)]
             made, _scalers = write(
@@ -122,18 +128,16 @@ def narrow_rules(
     rules: RuleOptions,
     outcome: Outcome,
 ) -> None:
-    """Limit proven rules that were created before Prometheus had GPU series to the exporter's targets.
+    """Limit proven rules that were created before Prometheus had series of an input to the input's targets.
 
     Otherwise the next run would change them.
+    Raises: HopError if several jobs or clusters report an input.
     """
-    if not are_wanted(rules, autoscalers):
-        return
     live = read_rules(kube, rules.namespace) or {}
-    if any(map(labels_of, live.values())):
-        return
-    narrowed, _warnings = with_exporter_labels(rules, gpu_jobs(prometheus), autoscalers, live.values())
-    if narrowed.exporter_labels:
-        wanted = all_rules(autoscalers, narrowed)
+    known = {*rules.selectors, *(name for rule in live.values() for name in selectors_of(rule))}
+    if unknown := inputs_read(autoscalers) - known:
+        narrowed = detect_selectors(rules, candidates_of(prometheus, unknown), autoscalers, live.values())
+        wanted = [rule for rule in all_rules(autoscalers, narrowed) if selectors_of(rule).keys() & unknown]
         write(kube, outcome, [_rule_change(live.get(key_of(rule)[1]), rule, ()) for rule in wanted])
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from ..marks import namespace_of
 from . import scaled_object
+from .inputs import INPUTS
 from .limits import refuse
 from .manifests import (
     AUTOSCALER_ANNOTATION,
@@ -19,6 +20,7 @@ from .manifests import (
     prometheus_rules,
     recordings_of,
     rule_names,
+    selectors_of,
 )
 from .metrics import with_what_they_read
 from .spec import ADAPTER, EXTERNAL, KEDA, OBJECT, Autoscaler
@@ -117,6 +119,12 @@ def all_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> list[Man
         for rule in backend.rules([autoscaler for autoscaler in autoscalers if autoscaler.backend == name], rules)
     ]
     return [*{rule["metadata"]["name"]: rule for rule in made}.values()]
+
+
+def inputs_read(autoscalers: Sequence[Autoscaler]) -> set[str]:
+    """Inputs that the rules of the autoscalers read: their selectors are noted on the rules."""
+    every = RuleOptions(selectors={name: {"job": name} for name in INPUTS})
+    return set().union(*map(selectors_of, all_rules(autoscalers, every)))
 
 
 def unused_rules(rules: Iterable[Manifest], scalers: Iterable[Manifest]) -> list[Manifest]:

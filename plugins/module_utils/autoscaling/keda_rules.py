@@ -18,15 +18,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from textwrap import dedent
 
+from .pod_owners import FROZEN_STATES, STATUS_REPLICAS, owners
 from .promql import quoted
 from .replicas import Tolerance, in_thousandths
 
 Recording = tuple[str, str]
 
-# kube-state-metrics' series of the desired replicas, and its label of the workload, by type.
+# kube-state-metrics' series of the desired replicas, and its label of the workload, by kind.
 _SPEC_REPLICAS = {
-    "deployment": ("deployment", "kube_deployment_spec_replicas"),
-    "statefulset": ("statefulset", "kube_statefulset_replicas"),
+    "Deployment": ("deployment", "kube_deployment_spec_replicas"),
+    "StatefulSet": ("statefulset", "kube_statefulset_replicas"),
 }
 # All decisions need these series of kube-state-metrics: states of pods, and to which workloads they belong.
 POD_STATES = ("kube_pod_status_phase", "kube_pod_owner")
@@ -96,22 +97,35 @@ class Decisions:
         namespace:  limits the rules to one namespace; empty for all.
         """
         within = f"{{namespace={quoted(namespace)}}}" if namespace else ""
-        and_within = f",namespace={quoted(namespace)}" if namespace else ""
-        pods, value = f"namespace_workload_pod:{self.metric}_decision:pods", self.value
-        pending = f'(max by (namespace, pod) (kube_pod_status_phase{{phase="Pending"{and_within}}}) == 1)'
-        failed = f'(max by (namespace, pod) (kube_pod_status_phase{{phase="Failed"{and_within}}}) == 1)'
+        states = ",".join(filter(None, (within.strip("{}"), "<kube_state_metrics>")))
+        owned, pods = (f"namespace_workload_pod:{self.metric}_decision:{part}" for part in ("owned", "pods"))
+        value = self.value
+        # A pod that two phases have at once is in none.
+        pending, running, failed = (
+            f'(max by (namespace, pod) (kube_pod_status_phase{{phase="{phase}",{states}}}) == 1)'
+            for phase in ("Pending", "Running", "Failed")
+        )
+        pending = f"({pending} unless {running})"
         said, missing, waiting = self._of("values"), self._of("missing"), self._of("pending")
         total, voters, cautious, asked = self._of("total"), self._of("voters"), self._of("cautious"), self._of("asked")
+        yield (
+            owned,
+            f"{owners(namespace)}\nand on ({_OF_WORKLOAD})\n{self.target}{within}\nunless on ()\n{FROZEN_STATES}",
+        )
         yield _recording(
             pods,
             f"""
-            {_owners(namespace)}
-            and on ({_OF_WORKLOAD})
-            {self.target}{within}
+            {owned}{within}
             unless on (namespace, pod)
-            kube_pod_deletion_timestamp{within}
+            kube_pod_deletion_timestamp{{{states}}}
             unless on (namespace, pod)
-            {failed}""",
+            {failed}
+            unless on ({_OF_WORKLOAD})
+            (
+              {" or ".join(_by_workload(series, label, kind, states) for kind, (label, series) in STATUS_REPLICAS.items())}
+              > on ({_OF_WORKLOAD})
+              count by ({_OF_WORKLOAD}) ({owned}{within})
+            )""",
         )
         yield _recording(
             value,
@@ -175,7 +189,7 @@ class Decisions:
         # If all pods have a value, the proposal. Otherwise never against the direction; an unknown count stays.
         agreed = f"({asked}{within} and {votes} == {said}{within})"
         fewer = f"(({asked}{within} and {spoken} < 1) < {self._of('current')}{within})"
-        yield self._of("current"), self._current(within)
+        yield self._of("current"), self._current(within, states)
         yield _recording(
             self.wanted,
             f"""
@@ -199,60 +213,22 @@ class Decisions:
         held_s = max(HELD_S, 3 * interval_s)
         yield self.stays, f"max_over_time({self._of('stays_now')}{within}[{held_s}s]) and {said}{within}"
 
-    def _current(self, within: str) -> str:
+    def _current(self, within: str, states: str) -> str:
         """Desired replicas of the workload, from the last scrape of kube-state-metrics."""
         return "\nor\n".join(
-            _text(
-                f"""
-                0 * {self.target}{within}
-                + on ({_OF_WORKLOAD})
-                max by ({_OF_WORKLOAD}) (
-                  label_replace(
-                    label_replace({series}{within}, "workload", "$1", "{label}", "(.+)"),
-                    "workload_type", "{workload_type}", "", ""
-                  )
-                )"""
-            )
-            for workload_type, (label, series) in _SPEC_REPLICAS.items()
+            f"0 * {self.target}{within}\n+ on ({_OF_WORKLOAD})\n{_by_workload(series, label, kind, states)}"
+            for kind, (label, series) in _SPEC_REPLICAS.items()
         )
+
+
+def _by_workload(series: str, label: str, kind: str, states: str) -> str:
+    """PromQL: the largest value of each workload of a kind. label: with its name. states: matchers."""
+    named = f'label_replace({series}{{{states}}}, "workload", "$1", "{label}", "(.+)")'
+    return f'max by ({_OF_WORKLOAD}) (label_replace({named}, "workload_type", "{WORKLOAD_TYPES[kind]}", "", ""))'
 
 
 def _recording(series: str, query: str) -> Recording:
     return series, _text(query)
-
-
-def _owners(namespace: str) -> str:
-    """PromQL: the Deployment or StatefulSet of each pod.
-
-    kube-prometheus-stack records it too, but every 30 s by default, which would delay the count of a new pod.
-    """
-    within = f",namespace={quoted(namespace)}" if namespace else ""
-
-    def owned(series: str, kind: str, label: str) -> str:
-        rows = f'{series}{{owner_kind="{kind}",owner_is_controller="true"{within}}}'
-        return f'label_replace({rows}, "{label}", "$1", "owner_name", "(.+)")'
-
-    return f"""(
-              label_replace(
-                max by (namespace, workload, pod) (
-                  {owned("kube_pod_owner", "StatefulSet", "workload")}
-                ),
-                "workload_type", "statefulset", "", ""
-              )
-              or
-              label_replace(
-                max by (namespace, workload, pod) (
-                  max by (namespace, replicaset, pod) (
-                    {owned("kube_pod_owner", "ReplicaSet", "replicaset")}
-                  )
-                  * on (namespace, replicaset) group_left (workload)
-                  max by (namespace, replicaset, workload) (
-                    {owned("kube_replicaset_owner", "Deployment", "workload")}
-                  )
-                ),
-                "workload_type", "deployment", "", ""
-              )
-            )"""
 
 
 def _text(query: str) -> str:

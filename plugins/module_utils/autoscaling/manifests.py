@@ -5,6 +5,7 @@ import json
 import re
 from collections import ChainMap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from textwrap import indent
 from typing import Any
@@ -14,8 +15,10 @@ from ..marks import labels as inventory_labels
 from . import defaults
 from .controller import Behavior
 from .demand import recordings as demand_recordings
+from .inputs import INPUTS, Selectors, as_labels, read_by, with_selectors
 from .metrics import PROFILES, Metric, Profile, smoothed_interval_s, sustained_name
 from .pod_names import pod_names
+from .pod_owners import FROZEN_STATES, lost_pods, pods_of
 from .promql import quoted
 from .quantity import format_quantity, parse_quantity
 from .scaling import ASSUMED_DEAD_TIME_S, LONGEST_DEAD_TIME_S, ScalingRules, dead_time_behind
@@ -37,8 +40,8 @@ Manifest = dict[str, Any]
 METRIC_LABEL = "kubegpu.autoscale/metric"
 # Annotation on the rule of one workload: its autoscaler.
 AUTOSCALER_ANNOTATION = "kubegpu.autoscale/autoscaler"
-# Annotation on the rule of a profile: labels of the scrape targets that it uses.
-EXPORTER_ANNOTATION = "kubegpu.autoscale/exporter-labels"
+# Annotation on a rule: labels of the scrape targets that it uses, by input.
+SELECTORS_ANNOTATION = "kubegpu.autoscale/selectors"
 # Annotation on KEDA's HPAs: target values and tolerances that the recording rules apply instead of the HPA.
 DECISION_ANNOTATION = "kubegpu.autoscale/decision"
 # The owner of KEDA's HPAs, and its label on each metric of such an HPA: the name of that object.
@@ -52,15 +55,15 @@ DEAD_TIME_ANNOTATION = "kubegpu.autoscale/dead-time-seconds"
 class RuleOptions:
     """How recording rules are created: location and labels for Prometheus, evaluation interval, and scrape targets.
 
-    exporter_labels: labels of the scrape targets for GPU metrics; empty for any target, None if still unknown.
-    inventory:       ID of the inventory of the objects.
-    prometheus_url:  Address at which KEDA queries Prometheus; empty if that needs a login or a private CA.
+    selectors:      labels of the scrape targets by input, empty for any target; without inputs that are still unknown.
+    inventory:      ID of the inventory of the objects.
+    prometheus_url: Address at which KEDA queries Prometheus; empty if that needs a login or a private CA.
     """
 
     namespace: str = defaults.NAMESPACE
     labels: Mapping[str, str] = field(default_factory=lambda: {"release": defaults.RELEASE})
     evaluation_interval_s: int = defaults.EVALUATION_INTERVAL_S
-    exporter_labels: Mapping[str, str] | None = None
+    selectors: Selectors = field(default_factory=dict)
     inventory: str = DEFAULT_INVENTORY
     prometheus_url: str = f"http://{defaults.SERVICE}.{defaults.NAMESPACE}.svc:{defaults.PORT}"
 
@@ -121,19 +124,16 @@ def resources_of(autoscaler: Autoscaler) -> list[str]:
 
 def profile_rule(profile: Profile, rules: RuleOptions, namespace: str = "") -> Manifest:
     """The recording rules that all autoscalers on `profile` share, in one namespace if one is given."""
-    exporter = rules.exporter_labels or {}
     # The adapter treats a series with a job as scraped.
     labels: Manifest = {"labels": {"namespace": namespace, "job": ""}} if namespace else {}
     recordings = [
         {"record": series, "expr": query_in(namespace, query), **labels}
         for metric in profile.recorded
-        for series, query in metric.recordings(exporter)
+        for series, query in metric.recordings()
     ]
     if any(metric.is_smoothed for metric in profile.recorded):
         rules = replace(rules, evaluation_interval_s=smoothed_interval_s(rules.evaluation_interval_s))
-    is_noted = exporter and any(metric.parts for metric in profile.recorded)
-    notes = {"annotations": {EXPORTER_ANNOTATION: json.dumps(exporter, sort_keys=True)}} if is_noted else {}
-    return rule_object(profile.rule_name(namespace), profile.name, recordings, rules, namespace, "", **notes)
+    return rule_object(profile.rule_name(namespace), profile.name, recordings, rules, namespace)
 
 
 def query_in(namespace: str, query: str) -> str:
@@ -165,6 +165,16 @@ def workload_rule(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
         autoscaler.namespace,
         annotations={AUTOSCALER_ANNOTATION: str(autoscaler)},
     )
+
+
+def selectors_of(rule: Mapping[str, Any]) -> Selectors:
+    """The selectors recorded on a rule; empty if the annotation was edited."""
+    noted = (rule["metadata"].get("annotations") or {}).get(SELECTORS_ANNOTATION, "{}")
+    with suppress(ValueError):
+        selectors = json.loads(noted)
+        if isinstance(selectors, dict):
+            return {name: labels for name in INPUTS if (labels := as_labels(selectors.get(name)))}
+    return {}
 
 
 def horizontal_pod_autoscaler(autoscaler: Autoscaler, inventory: str = DEFAULT_INVENTORY) -> Manifest:
@@ -445,43 +455,32 @@ def _demand_queries(autoscaler: Autoscaler, rules: RuleOptions) -> Iterator[tupl
         )
 
 
-# Kinds as that rule spells them. It has its own names for Kubernetes' kinds, and uses other kinds unchanged.
-_WORKLOAD_TYPES = {
-    "Deployment": '="deployment"',
-    "StatefulSet": '="statefulset"',
-    "Rollout": '=~"rollout|Rollout"',
-}
-
-
 def _workload_query(autoscaler: Autoscaler, metric_target: MetricTarget) -> str:
-    """PromQL: the workload's value, without labels; missing while a running pod has none.
-
-    A rule of kube-prometheus-stack maps pods to workloads (kubernetes-mixin, pod_owner).
-    """
+    """PromQL: the workload's value, without labels; missing while a running pod has none, or a pod is unknown."""
     metric, target = metric_target.metric, autoscaler.target
     if metric.per == "workload":
         return f"sum (\n{indent(metric.query, '  ')}\n)"
     namespace = quoted(autoscaler.namespace)
-    pods = (
-        f"namespace_workload_pod:kube_pod_owner:relabel{{namespace={namespace},"
-        f"workload={quoted(target.name)},workload_type{_WORKLOAD_TYPES[target.kind]}}}"
-    )
+    pods = indent(pods_of(target.kind, target.name, autoscaler.namespace), "  ")
     values = f"{metric.series}{{namespace={namespace}}}"
     operator = "sum" if metric_target.is_total else "avg"
+    lost = f"\nunless on ()\n{lost}" if (lost := lost_pods(target.kind, target.name, autoscaler.namespace)) else ""
     return f"""\
 {operator} (
   {values}
   and on (namespace, pod)
-  {pods}
+{pods}
 )
 unless on ()
 (
-  {pods}
+{pods}
   and on (namespace, pod)
-  kube_pod_status_phase{{namespace={namespace},phase="Running"}} == 1
+  kube_pod_status_phase{{namespace={namespace},phase="Running",<kube_state_metrics>}} == 1
   unless on (namespace, pod)
   {values}
-)"""
+){lost}
+unless on ()
+{FROZEN_STATES}"""
 
 
 def rule_object(
@@ -493,13 +492,21 @@ def rule_object(
     interval: str = "",
     **metadata: Manifest,
 ) -> Manifest:
-    """namespace: namespace that the rule serves; empty for all. interval: between evaluations, if not the usual one."""
+    """A PrometheusRule that reads only the selected targets of each input, and names these in an annotation.
+
+    namespace: namespace that the rule serves; empty for all. interval: between evaluations, if not the usual one.
+    """
     labels = {
         **rules.labels,
         **object_labels(profile, rules.inventory),
         **({NAMESPACE: namespace} if namespace else {}),
     }
-    group = {"name": name, "interval": interval or f"{rules.evaluation_interval_s}s", "rules": list(recordings)}
+    read = set().union(*(read_by(recording["expr"]) for recording in recordings))
+    if noted := {name: rules.selectors[name] for name in sorted(read) if rules.selectors.get(name)}:
+        notes = {SELECTORS_ANNOTATION: json.dumps(noted, sort_keys=True)}
+        metadata["annotations"] = {**metadata.get("annotations", {}), **notes}
+    selected = [{**recording, "expr": with_selectors(recording["expr"], rules.selectors)} for recording in recordings]
+    group = {"name": name, "interval": interval or f"{rules.evaluation_interval_s}s", "rules": selected}
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",

@@ -7,14 +7,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from string import Template
 from textwrap import indent
-from types import MappingProxyType
 from typing import Any, Literal
 
 from ..errors import HopError
 from ..hops import Hop
+from .inputs import read_by
 from .kube_names import is_label_value, is_qualified_name
 from .options import is_text, shown
-from .promql import DCGM_EXPORTER, MODEL_SERVER, TRITON, Reporter, Source, average_of_gpus, equal, per_pod
+from .promql import (
+    DCGM_EXPORTER,
+    MODEL_SERVER,
+    TRITON,
+    Reporter,
+    Source,
+    average_of_gpus,
+    frozen_exporters,
+    gpus_of_pods,
+    per_pod,
+    servers,
+)
 from .replicas import DEFAULT_TOLERANCE
 
 _NAME = re.compile(r"[a-z]([a-z0-9_]{0,50}[a-z0-9])?")
@@ -24,7 +35,6 @@ _EXTERNAL_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 _OWN_TEXTS = {"name": "", "query": "", "per": "pod"}
 
 PERCENT = "percent"
-NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,7 @@ class Metric:
 
     query:        PromQL with one series per namespace and pod, or with per="workload" one series with the total;
                   empty for an existing external metric.
-    parts:        series per GPU that the query reads, and their sources; recorded before the query.
+    parts:        series that the query reads, per GPU or server, and their PromQL; recorded before the query.
     unit:         what the values count.
     sources:      series that the query reads, the preferred one first; empty for a user's query.
     target_value: default average per pod, in that unit.
@@ -49,7 +59,7 @@ class Metric:
     per: Literal["pod", "workload"] = "pod"
     selector: tuple[tuple[str, str], ...] = ()
     reporter: str = ""
-    parts: tuple[tuple[str, Source], ...] = ()
+    parts: tuple[tuple[str, str], ...] = ()
 
     @property
     def series(self) -> str:
@@ -66,18 +76,16 @@ class Metric:
         """The recorded series of unsmoothed values."""
         return f"namespace_pod:{self.name}:now" if self.is_smoothed else self.series
 
-    def recordings(self, exporter_labels: Mapping[str, str] = NO_LABELS) -> tuple[tuple[str, str], ...]:
-        """Series and PromQL for each GPU and pod, in the order of evaluation.
+    def recordings(self) -> tuple[tuple[str, str], ...]:
+        """Series and PromQL for each GPU and pod, in the order of evaluation; `with_selectors` completes the PromQL.
 
         A smoothed value is the average of the current value and the previous smoothed value: an exponential moving
         average. So a pause of the load and the burst after it do not look like a higher load.
-        exporter_labels: labels of the scrape targets for GPU metrics.
         """
-        parts = tuple((series, source.per_part(equal(exporter_labels))) for series, source in self.parts)
         if not self.is_smoothed:
-            return *parts, (self.series, self.query)
+            return *self.parts, (self.series, self.query)
         return (
-            *parts,
+            *self.parts,
             (self.latest, self.query),
             (
                 self.series,
@@ -110,6 +118,11 @@ class Profile:
     def recorded(self) -> tuple[Metric, ...]:
         """The metrics with a series per pod, which all autoscalers on this profile share."""
         return tuple(metric for metric in self.metrics if metric.query and metric.per == "pod")
+
+    @property
+    def inputs(self) -> set[str]:
+        """Inputs that its rule reads."""
+        return set().union(*(read_by(query) for metric in self.recorded for _series, query in metric.recordings()))
 
     @property
     def of_gpus(self) -> bool:
@@ -182,7 +195,8 @@ def _own_metric(given: Mapping[str, Any]) -> Metric:
 def _metric(name: str, *sources: Source, unit: str = PERCENT, target_value: float | None = 60) -> Metric:
     """A pod's value is that of the first source with one, because one cluster can have several kinds of servers."""
     series = dict.fromkeys(name for source in sources for name in source.series)
-    return Metric(name, per_pod(sources), unit, tuple(series), target_value, reporter=sources[0].reporter.name)
+    query, parts = per_pod(sources, name), servers(name, series)
+    return Metric(name, query, unit, tuple(series), target_value, reporter=sources[0].reporter.name, parts=parts)
 
 
 def _gpu_metric(
@@ -194,7 +208,8 @@ def _gpu_metric(
     witnesses: parts that decide whether others are valid, and provide no value.
     """
     recorded = {part: f"namespace_pod_gpu:{name}:{part}" for part in parts}
-    query = average_of_gpus(Template(values).substitute(recorded), *recorded.values())
+    query = average_of_gpus(Template(values).substitute(recorded), name, *recorded.values())
+    frozen = frozen_exporters(name)
     sources = (source for part, source in parts.items() if part not in witnesses)
     series = dict.fromkeys(name for source in sources for name in source.series)
     return Metric(
@@ -204,7 +219,11 @@ def _gpu_metric(
         tuple(series),
         target_value,
         reporter=DCGM_EXPORTER.name,
-        parts=tuple((recorded[part], source) for part, source in parts.items()),
+        parts=(
+            frozen,
+            *((recorded[part], source.per_part(frozen[0])) for part, source in parts.items()),
+            gpus_of_pods(name, *recorded.values()),
+        ),
     )
 
 
@@ -212,15 +231,23 @@ def _gpu_metric(
 MOST_OF_A_RATIO = 1.05
 
 # Profiling metrics can freeze until the exporter restarts, at 0 or another value: NVIDIA/dcgm-exporter#662 and
-# NVIDIA/DCGM#303. Utilization shows it, except for MIG instances, which have none. Without a running kernel it is
-# sometimes a few percent; above that, a profiling metric of 0 is wrong.
+# NVIDIA/DCGM#303. The utilization can stick, too. Each is the witness of the other, except for MIG instances, which
+# have no utilization. Without a running kernel it is sometimes a few percent.
 _IDLE_PERCENT = 20
-# A value is frozen if it has not changed in a minute in which the utilization was lower by more than this.
-# A slice has the activity of the whole GPU, and the utilization of its pod.
-_STUCK_HIGH = f"""\
+# The utilization counts a GPU with any kernel as busy, so it may be far above the activity of its engines.
+_APART_PERCENT = 50
+# Two values contradict if they were apart for a minute in which one did not change. If the other one has changed, it is
+# believed. If neither has, there is no value. A slice has the activity of the whole GPU, and the utilization of its pod.
+_LEAST, _MOST = (f"sum by (UUID) ({function}_over_time($util[1m]))" for function in ("min", "max"))
+_STILL = f"({_MOST} == {_LEAST})"
+_STUCK = f"""\
 ($profiled == $profiled offset 1m)
 > on (UUID) group_left ()
-{_IDLE_PERCENT} + sum by (UUID) (max_over_time($util[1m]))"""
+{_IDLE_PERCENT} + {_MOST}
+or
+($profiled == $profiled offset 1m)
+< on (UUID) group_left ()
+{_LEAST} - {_APART_PERCENT}"""
 
 
 def _witnessed(otherwise: str) -> str:
@@ -232,7 +259,7 @@ or
   $profiled{{GPU_I_ID=""}} > 0
   unless
   (
-{indent(_STUCK_HIGH, "    ")}
+{indent(_STUCK, "    ")}
   )
   or
   $profiled{{GPU_I_ID=""}} == 0
@@ -243,6 +270,24 @@ or
 )
 unless on (namespace, pod)
 $profiled{{GPU_I_ID!=""}}"""
+
+
+# Utilization that does not change, and that the activity of the engine contradicts for a minute: it is high while the
+# GPU does nothing, or low while it is busy.
+_UTIL = f"""\
+$util
+unless on (UUID)
+(
+  {_STILL}
+  < on (UUID)
+  min by (UUID) (min_over_time($profiled{{GPU_I_ID=""}}[1m])) - {_IDLE_PERCENT}
+  or
+  {_STILL}
+  > on (UUID)
+  {_IDLE_PERCENT} + (max by (UUID) (max_over_time($profiled{{GPU_I_ID=""}}[1m])) < {_IDLE_PERCENT // 4})
+)
+or
+NaN * $util"""
 
 
 def _profiled(*series: str, matchers: str = "") -> Source:
@@ -376,13 +421,20 @@ PROFILES: dict[str, Profile] = {
             (
                 _gpu_metric(
                     "gpu",
-                    _witnessed('$util{GPU_I_ID=""}\nor\nNaN * $profiled{GPU_I_ID=""}'),
+                    _witnessed(
+                        f'$util{{GPU_I_ID=""}} unless on (UUID) {_STILL}\nor\n'
+                        f'$util{{GPU_I_ID=""}} unless on (UUID) ($profiled >= 0)\nor\n'
+                        'NaN * ($profiled{GPU_I_ID=""} or $util{GPU_I_ID=""})'
+                    ),
                     profiled=_ENGINE,
                     util=_GPU_UTIL,
                 ),
             ),
         ),
-        Profile("gpu_util", (_gpu_metric("gpu_util", "$util", util=_GPU_UTIL),)),
+        Profile(
+            "gpu_util",
+            (_gpu_metric("gpu_util", _UTIL, witnesses=("profiled",), util=_GPU_UTIL, profiled=_ENGINE),),
+        ),
         Profile(
             "gpu_compute",
             (
@@ -416,7 +468,7 @@ PROFILES: dict[str, Profile] = {
         ),
         Profile(
             "shared",
-            (_gpu_metric("shared", "$util", util=_PROCESSES_UTIL),),
+            (_gpu_metric("shared", _UTIL, witnesses=("profiled",), util=_PROCESSES_UTIL, profiled=_ENGINE),),
             caveats=(
                 "dcgm-exporter distinguishes pods on one GPU from 4.5.3 on, with KUBERNETES_VIRTUAL_GPUS, hostPID and "
                 "kubernetes.enablePodUID: older ones give each pod the GPU's value; without the last two it is 0",

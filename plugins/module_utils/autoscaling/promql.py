@@ -8,11 +8,16 @@ from string import Template
 from textwrap import indent
 from typing import Literal
 
-from .dcgm_fields import in_1x
+from .dcgm_fields import either, in_1x
 
 # Older samples are not used, in seconds. Prometheus returns the last one for five minutes if it missed the end of
 # the series, as after a restart. Scrape intervals of up to one minute fit.
 MAX_AGE_S = 90
+# For this time a part of a pod that was seen is expected again.
+_EXPECTED = "10m"
+# An exporter reports a counter of energy that grows while the GPU is powered. If it stands still for this time, the
+# exporter repeats old values. At scrape intervals of up to one minute there are two samples in it.
+_FROZEN = "2m"
 
 _SPECIAL = re.compile(r"[\\+*?()|\[\]{}^$]")
 
@@ -55,12 +60,14 @@ class Reporter:
     """The server of a series.
 
     part:  labels that distinguish the parts of a pod; rows with equal labels describe the same part.
+    input: key of INPUTS.
     slice: label that distinguishes several shares of one part.
     """
 
     name: str
     layouts: tuple[Layout, ...]
     part: str
+    input: str
     slice: str = ""
 
 
@@ -81,14 +88,16 @@ DCGM_EXPORTER = Reporter(
         Layout("exported_namespace", "pod", 'exported_namespace!="",exported_pod="",pod!=""'),
     ),
     part="UUID, GPU_I_ID",
+    input="exporter",
     slice="vgpu",
 )
 
 # A model server reports no pod: the labels are those of the target. One pod may run several processes (instance), each
 # with several models and engines. Jobs that scrape it twice, and ranks that share an engine, are not distinguished.
 _OF_TARGET = (Layout("namespace", "pod", 'namespace!="",pod!=""'),)
-MODEL_SERVER = Reporter("model server", _OF_TARGET, part="instance, model_name, engine, dp_rank")
-TRITON = Reporter("model server", _OF_TARGET, part="instance, model, version")
+MODEL_SERVER = Reporter("model server", _OF_TARGET, "instance, model_name, engine, dp_rank", "model_servers")
+TRITON = Reporter("model server", _OF_TARGET, "instance, model, version", "model_servers")
+_SERVER = "namespace, pod, instance"
 
 
 @dataclass(frozen=True)
@@ -116,15 +125,15 @@ class Source:
     matchers: str = ""
     formula: str = ""
 
-    def per_part(self, of_target: str = "") -> str:
+    def per_part(self, frozen: str = "") -> str:
         """PromQL: one series for each part of a pod; NaN for a part with an impossible value.
 
         Values of several exporters or jobs count once, as the largest.
-        of_target: matchers of the scrape targets to use.
+        frozen: recorded series of exporters that repeat old values of a GPU.
         """
         parts = _aggregate(
             f"max by (namespace, pod, {self._labels})",
-            "\nor\n".join(self._named(layout, of_target) for layout in self.reporter.layouts),
+            "\nor\n".join(self._named(layout, frozen) for layout in self.reporter.layouts),
         )
         if self.full is not None:
             parts = f"clamp_max (\n{indent(parts, '  ')},\n  {self.full}\n)"
@@ -134,14 +143,14 @@ class Source:
     def _labels(self) -> str:
         return ", ".join(filter(None, (self.reporter.part, self.reporter.slice)))
 
-    def _named(self, layout: Layout, of_target: str) -> str:
+    def _named(self, layout: Layout, frozen: str) -> str:
         """The rows of a layout, with the pod in the labels namespace and pod."""
-        matchers = ",".join(filter(None, (self.matchers, of_target, layout.matchers)))
+        matchers = ",".join(filter(None, (self.matchers, layout.matchers, f"<{self.reporter.input}>")))
         (first, formula), *others = self._readings()
-        rows = self._rows(first, formula, matchers)
+        rows = self._rows(first, formula, matchers, frozen)
         for series, formula in others:
             # Rows of two series have the same labels, and `or` would use only the first one.
-            more = indent(self._rows(series, formula, matchers), "  ")
+            more = indent(self._rows(series, formula, matchers, frozen), "  ")
             rows += f'\nor\nlabel_replace(\n{more},\n  "of", "{series}", "", ""\n)'
         origins = {"namespace": layout.namespace, "pod": layout.pod}
         renamed = {label: origin for label, origin in origins.items() if label != origin}
@@ -158,8 +167,8 @@ class Source:
         yield from ((series, self.formula) for series in todays)
         yield from ((in_1x(series), in_1x(self.formula)) for series in todays if in_1x(series) != series)
 
-    def _rows(self, series: str, formula: str, matchers: str) -> str:
-        """PromQL: values of the rows; NaN outside of 0..limit, for example for DCGM's blank sentinels.
+    def _rows(self, series: str, formula: str, matchers: str, frozen: str) -> str:
+        """PromQL: values of the rows; NaN outside of 0..limit, for example for DCGM's blank sentinels, and if frozen.
 
         If clamped, they would scale to the maximum. If dropped, the other GPUs of the pod would hide this one.
         """
@@ -167,44 +176,98 @@ class Source:
         values = Template(formula).substitute(rows=matchers) if formula else selector
         if "\n" in values:
             values = f"(\n{indent(values, '  ')}\n)"
-        believed = f"{values} >= 0 <= {self.limit}\nor\nNaN * {selector}"
+        moves = f"\nunless on (instance, UUID)\n{frozen}" if frozen else ""
+        believed = f"{values} >= 0 <= {self.limit}{moves}\nor\nNaN * {selector}"
         return f"(\n{indent(believed, '  ')}\n)\nand\ntimestamp({selector}) > time() - {MAX_AGE_S}"
 
 
-def per_pod(sources: Iterable[Source]) -> str:
+def per_pod(sources: Iterable[Source], metric: str) -> str:
     """PromQL: one series per namespace and pod, the value of the first source that has one for that pod.
 
-    So each pod's value is of one kind. A pod has no value while one of its parts has none.
+    So each pod's value is of one kind. A pod has no value while one of its parts has none, or while a server that
+    reported before does not answer Prometheus.
     """
-    return "\nor\n".join(_per_pod(source) for source in sources)
+    values = "\nor\n".join(_per_pod(source, metric) for source in sources)
+    return f"(\n{indent(values, '  ')}\n)\nunless on (namespace, pod)\n{_silent(metric)}"
 
 
-def _per_pod(source: Source) -> str:
-    return _aggregate(f"{source.total} by (namespace, pod)", source.per_part()) + " >= 0"
+def _per_pod(source: Source, metric: str) -> str:
+    parts = f"{source.per_part()}\nand on ({_SERVER})\n{_answering(metric)}"
+    return _aggregate(f"{source.total} by (namespace, pod)", parts) + " >= 0"
 
 
-# GPUs and MIG instances of a pod, by kube-state-metrics. Each of several is of one container.
-_REQUESTED = """\
-sum by (namespace, pod) (
-  max by (namespace, pod, container, resource) (
-    kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu|mig_.+)"}
-  )
-)"""
+def servers(metric: str, series: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Recordings of the model servers, before the metric: those that do not answer, and those that do.
+
+    Prometheus itself records `up` for each target, with the target's labels. So a row with the labels of another pod
+    does not count, and a target that exists and is not scraped is expected to have a value.
+    series: names that the metric reads.
+    """
+    up = f'max by ({_SERVER}) (up{{pod!="",<model_servers>}})'
+    rows = f'{{__name__=~{quoted("|".join(series))},namespace!="",pod!="",<model_servers>}}'
+    silent, answering = _silent(metric), _answering(metric)
+    return (
+        (silent, f"({up} == 0)\nand on ({_SERVER})\n({answering} or {silent})"),
+        (answering, f"group by ({_SERVER}) ({rows})\nand on ({_SERVER})\n({up} == 1)"),
+    )
 
 
-def average_of_gpus(values: str, *recorded: str) -> str:
+def _answering(metric: str) -> str:
+    return f"instance:{metric}:answering"
+
+
+def _silent(metric: str) -> str:
+    return f"instance:{metric}:silent"
+
+
+def frozen_exporters(metric: str) -> tuple[str, str]:
+    """Recording of exporters that repeat old values, by instance and GPU. A GPU without a counter of energy is not."""
+    energy = either("(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{<exporter>}$ago > 0 < 1e16)")
+    now, before = (f"max by (instance, UUID) ({energy.replace('$ago', ago)})" for ago in ("", f" offset {_FROZEN}"))
+    return f"instance_gpu:{metric}:frozen", f"{now}\n== on (instance, UUID)\n{before}"
+
+
+# GPUs and MIG instances that containers request, by kube-state-metrics. Each of several is of one container.
+_GPUS = '{resource=~"nvidia_com_(gpu|gpu_shared|mig_.+)",<kube_state_metrics>}'
+_REQUESTS = f"kube_pod_container_resource_requests{_GPUS}"
+_INIT_REQUESTS = f"kube_pod_init_container_resource_requests{_GPUS}"
+
+
+def _requested(rows: str) -> str:
+    return _aggregate("sum by (namespace, pod)", _aggregate("max by (namespace, pod, container, resource)", rows))
+
+
+def gpus_of_pods(metric: str, *recorded: str) -> tuple[str, str]:
+    """Recording of the number of GPUs and instances of each pod that have a row. recorded: series with these rows."""
+    return f"namespace_pod:{metric}:gpus", f"count by (namespace, pod) ({' or '.join(recorded)})"
+
+
+def average_of_gpus(values: str, metric: str, *recorded: str) -> str:
     """PromQL: the average over each pod's GPUs, without pods that have a GPU without a value.
 
+    A pod has fewer GPUs than it should have if its containers request more, or if it had more in the last minutes.
+    The latter shows claims and sidecars, which kube-state-metrics does not count, unless requests explain all GPUs:
+    a pod of a StatefulSet may have had another one before.
+
     values:   a series per GPU or instance, and per slice of it; NaN if the value is unknown.
+    metric:   name of the metric.
     recorded: series with a row for each of these, with a value or NaN.
     """
     average = _aggregate(
         "avg by (namespace, pod)", _aggregate(f"max by (namespace, pod, {DCGM_EXPORTER.part})", values)
     )
-    seen = f"count by (namespace, pod) ({' or '.join(recorded)})"
+    (seen, _query), of_any = gpus_of_pods(metric), f"{_REQUESTS}\nor\n{_INIT_REQUESTS}"
+    lost = f"""\
+(
+  max_over_time({seen}[{_EXPECTED}]) > {seen}
+  unless on (namespace, pod)
+  {indent(_requested(of_any), "  ").lstrip()} <= {seen}
+)"""
     # Excludes series of other GPUs from before a restart of Prometheus.
     old = " or ".join(f"timestamp({series}) < time() - {MAX_AGE_S}" for series in recorded)
-    return "\nunless on (namespace, pod)\n".join((f"{average} >= 0", f"{_REQUESTED} > {seen}", f"({old})"))
+    return "\nunless on (namespace, pod)\n".join(
+        (f"{average} >= 0", f"{_requested(_REQUESTS)} > {seen}", lost, f"({old})")
+    )
 
 
 def _aggregate(operator: str, operand: str) -> str:

@@ -25,7 +25,7 @@ _REFUSED_BY_GRPC = "8|14"
 class RequestCounter:
     """How one kind of proxy counts requests. All count a request at its answer, Envoy at the headers of the answer.
 
-    rows:   selectors, one for each way of scraping. `$namespace` and `$name` identify the workload, as strings;
+    rows:   selectors, one for each way of scraping, with the place of the input's labels. `$namespace` and `$name` identify the workload, as strings;
             `$in_namespace` and `$named` are the same inside a regular expression. `$codes` is one of HTTP codes.
     named:  kind of the object named `$name`.
     scrape: what Prometheus must scrape.
@@ -65,7 +65,7 @@ COUNTERS: dict[str, RequestCounter] = {
         # The proxies of the callers also count requests that reach no pod, of which they know only the Service.
         (
             'istio_requests_total{reporter="source",destination_service_namespace=$namespace,'
-            'destination_service_name=$name,response_code=~"$codes"}',
+            'destination_service_name=$name,response_code=~"$codes",<istio>}',
         ),
         named="Service",
         scrape="the proxies of the callers, gateways among them",
@@ -76,7 +76,7 @@ COUNTERS: dict[str, RequestCounter] = {
     "envoy_gateway": RequestCounter(
         (
             'envoy_cluster_upstream_rq{envoy_cluster_name=~"httproute/$in_namespace/$named/rule/.+",'
-            'envoy_response_code=~"$codes"}',
+            'envoy_response_code=~"$codes",<envoy_gateway>}',
         ),
         named="HTTPRoute",
         scrape="the proxies of Envoy Gateway, port 19001, path /stats/prometheus",
@@ -86,10 +86,11 @@ COUNTERS: dict[str, RequestCounter] = {
     ),
     "ingress_nginx": RequestCounter(
         (
-            'nginx_ingress_controller_requests{exported_namespace=$namespace,ingress=$name,status=~"$codes"}',
+            'nginx_ingress_controller_requests{exported_namespace=$namespace,ingress=$name,status=~"$codes",'
+            "<ingress_nginx>}",
             # honorLabels: true, or a job without target labels.
             'nginx_ingress_controller_requests{exported_namespace="",namespace=$namespace,ingress=$name,'
-            'status=~"$codes"}',
+            'status=~"$codes",<ingress_nginx>}',
         ),
         named="Ingress",
         scrape="the controller, which its chart does with controller.metrics.enabled and a ServiceMonitor",
@@ -97,9 +98,9 @@ COUNTERS: dict[str, RequestCounter] = {
     "traefik": RequestCounter(
         (
             # Its chart's ServiceMonitor: the target has its own label `service`.
-            f'traefik_service_requests_total{{exported_service=~"{_TRAEFIK}",code=~"$codes"}}',
+            f'traefik_service_requests_total{{exported_service=~"{_TRAEFIK}",code=~"$codes",<traefik>}}',
             # A PodMonitor, honorLabels: true, or a job without target labels.
-            f'traefik_service_requests_total{{exported_service="",service=~"{_TRAEFIK}",code=~"$codes"}}',
+            f'traefik_service_requests_total{{exported_service="",service=~"{_TRAEFIK}",code=~"$codes",<traefik>}}',
         ),
         named="Service that an Ingress or HTTPRoute names, or an IngressRoute",
         scrape="Traefik, with labels of services, as is its default",

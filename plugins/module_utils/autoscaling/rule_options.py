@@ -8,6 +8,7 @@ from typing import Any
 from ..marks import DEFAULT_INVENTORY
 from ..secrets import without_login
 from . import defaults
+from .inputs import INPUTS, Labels, Selectors
 from .kube_names import DNS_LABEL
 from .manifests import RuleOptions
 from .options import Options, shown
@@ -24,9 +25,8 @@ def rule_options(given: Mapping[str, Any], path: str = "", inventory: str = DEFA
 
     Raises: HopError if the API server or Prometheus would reject the rules because of an option.
     """
-    options = Options(
-        given, ("rule_namespace", "rule_labels", "evaluation_interval", "exporter_labels", "prometheus_url"), path
-    )
+    known = ("rule_namespace", "rule_labels", "evaluation_interval", "selectors", "prometheus_url")
+    options = Options(given, known, path)
     default = RuleOptions()
     check_labels(options, "rule_labels")
     return RuleOptions(
@@ -35,7 +35,7 @@ def rule_options(given: Mapping[str, Any], path: str = "", inventory: str = DEFA
         evaluation_interval_s=options.whole(
             "evaluation_interval", 1, _LONGEST_INTERVAL_S, default.evaluation_interval_s
         ),
-        exporter_labels=_exporter_labels(options),
+        selectors=_selectors(options),
         inventory=inventory,
         prometheus_url=options.text("prometheus_url", default.prometheus_url),
     )
@@ -56,17 +56,20 @@ def url_without_login(prometheus: Mapping[str, Any]) -> str:
     return f"{given.get('scheme', 'http')}://{place}" + (f"/{path}" if path else "")
 
 
-def _exporter_labels(options: Options) -> Mapping[str, str] | None:
-    labels = options.raw("exporter_labels")
-    if labels is None:
-        return None
+def _selectors(options: Options) -> Selectors:
+    """Labels of scrape targets by input."""
+    given = options.options("selectors", INPUTS)
+    return {name: _labels(given, name) for name in given} if given else {}
+
+
+def _labels(options: Options, name: str) -> Labels:
+    labels = options.raw(name)
     if not isinstance(labels, Mapping):
-        raise options.error("exporter_labels", f"is {shown(labels)}, not a mapping", "write label: value")
+        raise options.error(name, f"is {shown(labels)}, not a mapping", "write label: value")
     for label, value in labels.items():
         if not isinstance(label, str) or not _LABEL_NAME.fullmatch(label):
-            raise options.error(
-                "exporter_labels", f"has the label {shown(label)}", "use a label of the targets in Prometheus"
-            )
-        if not isinstance(value, str):
-            raise options.error(f"exporter_labels.{label}", f"is {shown(value)}", "set it to text, in quotes")
+            raise options.error(name, f"has the label {shown(label)}", "use a label of the targets in Prometheus")
+        values = value if isinstance(value, list) and value else [value]
+        if not all(isinstance(text, str) for text in values):
+            raise options.error(f"{name}.{label}", f"is {shown(value)}", "set it to text in quotes, or a list of texts")
     return labels

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..autoscaling.dcgm_fields import any_of
+from ..autoscaling.backends import inputs_read
+from ..autoscaling.inputs import INPUTS, with_selectors
 from ..autoscaling.manifests import metrics_of
 from ..autoscaling.metrics import Metric
 from ..autoscaling.spec import Autoscaler
@@ -14,36 +15,36 @@ from ..chain.objects import Key
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.prometheus import PrometheusClient, Series
 
-# An empty result is a response, so this also shows whether Prometheus answers.
-_GPU_FIELDS = any_of(("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"))
-_GPU_JOBS = f'group by (job) ({{__name__=~"{_GPU_FIELDS}"}})'
+# Labels of the targets that report an input.
+Candidates = Mapping[str, Sequence[Mapping[str, str]]]
 
 
 @dataclass(frozen=True)
 class Trial:
     """Results of Prometheus before a change.
 
-    gpu_jobs:      jobs whose targets report GPUs.
+    candidates:    labels of the targets that report an input, by input.
     error:         why it could not be queried; can be empty.
     query_errors:  error of a custom query, by metric.
     empty_queries: custom metrics whose query returns nothing now.
     totals:        current values of custom metrics of a workload, by metric.
     """
 
-    gpu_jobs: Sequence[str] = ()
+    candidates: Candidates = field(default_factory=dict)
     error: str = ""
     query_errors: Mapping[str, str] = field(default_factory=dict)
     empty_queries: Sequence[str] = ()
     totals: Mapping[str, float] = field(default_factory=dict)
 
 
-def try_queries(prometheus: PrometheusClient, autoscalers: Iterable[Autoscaler]) -> Trial:
+def try_queries(prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler]) -> Trial:
     wrong: dict[str, str] = {}
     empty: list[str] = []
     totals: dict[str, float] = {}
-    jobs: tuple[str, ...] = ()
+    candidates: Candidates = {}
     try:
-        jobs = gpu_jobs(prometheus)
+        # An empty result is a response, so this also shows whether Prometheus answers.
+        candidates = candidates_of(prometheus, inputs_read(autoscalers) | {"exporter"})
         for metric in (*metrics_of(autoscalers), *_counters_of(autoscalers)):
             if metric.sources or not metric.query:
                 continue
@@ -55,13 +56,18 @@ def try_queries(prometheus: PrometheusClient, autoscalers: Iterable[Autoscaler])
             elif metric.per == "workload":
                 totals[metric.name] = sum(series.values[-1] for series in found)
     except ApiError as err:
-        return Trial(jobs, str(err), wrong, empty, totals)
-    return Trial(jobs, "", wrong, empty, totals)
+        return Trial(candidates, str(err), wrong, empty, totals)
+    return Trial(candidates, "", wrong, empty, totals)
 
 
-def gpu_jobs(prometheus: PrometheusClient) -> tuple[str, ...]:
-    """Jobs whose targets report GPUs."""
-    return tuple(sorted({series.labels.get("job", "") for series in prometheus.query(_GPU_JOBS, retry=True)} - {""}))
+def candidates_of(prometheus: PrometheusClient, inputs: Iterable[str]) -> Candidates:
+    """Labels of the targets that report each input, without empty ones. Rows that rules recorded have no job."""
+    found: dict[str, list[Mapping[str, str]]] = {}
+    for name in inputs:
+        rows = [series.labels for series in prometheus.query(INPUTS[name].candidates_query, retry=True)]
+        labels = [{label: row[label] for label in INPUTS[name].by if row.get(label)} for row in rows]
+        found[name] = sorted((row for row in labels if "job" in row or "job" not in INPUTS[name].by), key=str)
+    return found
 
 
 def _counters_of(autoscalers: Iterable[Autoscaler]) -> Iterator[Metric]:
@@ -74,7 +80,7 @@ def _counters_of(autoscalers: Iterable[Autoscaler]) -> Iterator[Metric]:
 def _try_query(prometheus: PrometheusClient, metric: Metric) -> tuple[str, Sequence[Series]]:
     """The error in a query's result, and its series."""
     try:
-        found = prometheus.query(metric.query)
+        found = prometheus.query(with_selectors(metric.query, {}))
     except QueryError as err:
         return str(err), ()
     if metric.per == "workload":

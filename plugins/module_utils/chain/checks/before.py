@@ -191,7 +191,7 @@ SPEC_RULE_OF_INVENTORY = FindingType(
     "error",
     cause="a run changes only objects of its own inventory, and inventories that share a cluster share the recording "
     "rules",
-    fix="use one version of the collection, and the same rule_labels, evaluation_interval and exporter_labels of "
+    fix="use one version of the collection, and the same rule_labels, evaluation_interval and selectors of "
     "prometheus, in both; "
     "set kubegpu_inventory_id (inventory_id of the module) to the id of the rule if it is the same inventory; or move "
     "the rule to this one: {command}",

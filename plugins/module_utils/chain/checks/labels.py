@@ -154,8 +154,8 @@ GPU_ROWS_FROM_ELSEWHERE = FindingType(
     Hop.LABELS,
     "warning",
     cause="targets that are not exporters of this cluster report GPUs of pods, and a recording rule without "
-    "prometheus.exporter_labels uses them",
-    fix="set prometheus.exporter_labels to labels that only the exporter's targets have, and remove the monitor of the "
+    "prometheus.selectors.exporter uses them",
+    fix="set prometheus.selectors.exporter to labels that only the exporter's targets have, and remove the monitor of the "
     "others",
 )
 
