@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.inputs import with_selectors
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
 from fleet import LAST_TICK, Device, Exporter, Labels, Pod, expects, promtool_file, series, timeline
 from hypothesis import HealthCheck, given, settings
@@ -306,7 +307,7 @@ def rules() -> dict[str, object]:
         "groups": [
             {
                 "name": metric.name,
-                "rules": [{"record": series, "expr": query} for series, query in metric.recordings()],
+                "rules": [{"record": series, "expr": with_selectors(query, {})} for series, query in metric.recordings()],
             }
             for metric in recorded
         ]

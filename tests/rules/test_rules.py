@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.dcgm_fields import in_1x
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.inputs import with_selectors
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     RuleOptions,
     prometheus_rules,
@@ -68,7 +69,7 @@ def test_prometheus_accepts_the_rule(case: str) -> None:
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 def test_prometheus_parses_the_query(metric: Metric, tmp_path: Path) -> None:
     path = tmp_path / "rules.yml"
-    rules = [{"record": series, "expr": query} for series, query in metric.recordings({"job": "exporter"})]
+    rules = [{"record": series, "expr": with_selectors(query, {})} for series, query in metric.recordings()]
     path.write_text(json.dumps({"groups": [{"name": "a", "rules": rules}]}))
     promtool("check", "rules", "--lint-fatal", path)
 

@@ -106,6 +106,9 @@ class Decisions:
             for phase in ("Pending", "Running", "Failed")
         )
         pending = f"({pending} unless {running})"
+        existing = " or ".join(
+            _by_workload(series, label, kind, states) for kind, (label, series) in STATUS_REPLICAS.items()
+        )
         said, missing, waiting = self._of("values"), self._of("missing"), self._of("pending")
         total, voters, cautious, asked = self._of("total"), self._of("voters"), self._of("cautious"), self._of("asked")
         yield (
@@ -122,7 +125,7 @@ class Decisions:
             {failed}
             unless on ({_OF_WORKLOAD})
             (
-              {" or ".join(_by_workload(series, label, kind, states) for kind, (label, series) in STATUS_REPLICAS.items())}
+              {existing}
               > on ({_OF_WORKLOAD})
               count by ({_OF_WORKLOAD}) ({owned}{within})
             )""",

@@ -125,11 +125,6 @@ class Profile:
         return set().union(*(read_by(query) for metric in self.recorded for _series, query in metric.recordings()))
 
     @property
-    def of_gpus(self) -> bool:
-        """Whether one of its metrics is of GPUs."""
-        return any(metric.is_of_gpus for metric in self.metrics)
-
-    @property
     def is_own(self) -> bool:
         """Whether it is a custom metric. Each namespace has a separate rule for it, because queries may differ."""
         return not any(metric.sources for metric in self.metrics)
@@ -222,7 +217,7 @@ def _gpu_metric(
         parts=(
             frozen,
             *((recorded[part], source.per_part(frozen[0])) for part, source in parts.items()),
-            gpus_of_pods(name, *recorded.values()),
+            *gpus_of_pods(name, *recorded.values()),
         ),
     )
 
@@ -236,21 +231,17 @@ MOST_OF_A_RATIO = 1.05
 _IDLE_PERCENT = 20
 # The utilization counts a GPU with any kernel as busy, so it may be far above the activity of its engines.
 _APART_PERCENT = 50
-# Two values contradict if they were apart for a minute in which one did not change. If the other one has changed, it is
-# believed. If neither has, there is no value. A slice has the activity of the whole GPU, and the utilization of its pod.
+# Two values contradict if they were apart for a minute in which one did not change. If the other one has changed, it
+# is believed. If neither has, there is no value. A slice has the activity of the whole GPU, and the utilization of its
+# pod.
 _LEAST, _MOST = (f"sum by (UUID) ({function}_over_time($util[1m]))" for function in ("min", "max"))
-_STILL = f"({_MOST} == {_LEAST})"
-_STUCK = f"""\
-($profiled == $profiled offset 1m)
-> on (UUID) group_left ()
-{_IDLE_PERCENT} + {_MOST}
-or
-($profiled == $profiled offset 1m)
-< on (UUID) group_left ()
-{_LEAST} - {_APART_PERCENT}"""
+_STILL = f"({_MOST} == {_LEAST} == sum by (UUID) ($util offset 1m))"
+_STUCK_HIGH = f"($profiled == $profiled offset 1m)\n> on (UUID) group_left ()\n{_IDLE_PERCENT} + {_MOST}"
+_STUCK_LOW = f"($profiled == $profiled offset 1m)\n< on (UUID) group_left ()\n{_LEAST} - {_APART_PERCENT}"
+_STUCK = f"{_STUCK_HIGH}\nor\n{_STUCK_LOW}"
 
 
-def _witnessed(otherwise: str) -> str:
+def _witnessed(otherwise: str, stuck: str = _STUCK) -> str:
     """PromQL: profiled values that utilization does not contradict. otherwise: for the other GPUs."""
     return f"""\
 $profiled{{GPU_I_ID!=""}}
@@ -259,7 +250,7 @@ or
   $profiled{{GPU_I_ID=""}} > 0
   unless
   (
-{indent(_STUCK, "    ")}
+{indent(stuck, "    ")}
   )
   or
   $profiled{{GPU_I_ID=""}} == 0
@@ -440,9 +431,14 @@ PROFILES: dict[str, Profile] = {
             (
                 _gpu_metric(
                     "gpu_compute",
-                    _witnessed('NaN * ($profiled{GPU_I_ID=""} or $util{GPU_I_ID=""})'),
-                    witnesses=("util",),
+                    # The larger of two fields hides one that is stuck low.
+                    _witnessed(
+                        'NaN * ($profiled{GPU_I_ID=""} or $util{GPU_I_ID=""})',
+                        f"{_STUCK}\nor\n{_STUCK_LOW.replace('$profiled', '$sm')}",
+                    ),
+                    witnesses=("sm", "util"),
                     profiled=_SM_OR_DRAM,
+                    sm=_profiled("DCGM_FI_PROF_SM_ACTIVE"),
                     util=_GPU_UTIL,
                 ),
             ),

@@ -13,8 +13,9 @@ from .dcgm_fields import either, in_1x
 # Older samples are not used, in seconds. Prometheus returns the last one for five minutes if it missed the end of
 # the series, as after a restart. Scrape intervals of up to one minute fit.
 MAX_AGE_S = 90
-# For this time a part of a pod that was seen is expected again.
+# A GPU that a pod had is expected for this time. Old samples of another GPU are not used for longer than _OVERLAP.
 _EXPECTED = "10m"
+_OVERLAP = f"{MAX_AGE_S + 5}s"
 # An exporter reports a counter of energy that grows while the GPU is powered. If it stands still for this time, the
 # exporter repeats old values. At scrape intervals of up to one minute there are two samples in it.
 _FROZEN = "2m"
@@ -112,8 +113,8 @@ class Source:
     scale:    converts that unit to the metric's.
     total:    how the values of a pod's GPUs or engines are combined.
     matchers: additional selectors of the series' rows.
-    formula:  PromQL that replaces the series; `$rows` stands for the matchers of a layout. The first series
-              shows that a part exists.
+    formula:  PromQL that replaces the series; `$rows` stands for the matchers of a layout. Any of the series shows
+              that a part exists.
     """
 
     reporter: Reporter
@@ -172,13 +173,17 @@ class Source:
 
         If clamped, they would scale to the maximum. If dropped, the other GPUs of the pod would hide this one.
         """
-        selector = f"{series}{{{matchers}}}"
-        values = Template(formula).substitute(rows=matchers) if formula else selector
+        is_old, names = series not in self.series, self.series if formula else (series,)
+        selectors = [f"{in_1x(name) if is_old else name}{{{matchers}}}" for name in names]
+        values = Template(formula).substitute(rows=matchers) if formula else selectors[0]
         if "\n" in values:
             values = f"(\n{indent(values, '  ')}\n)"
         moves = f"\nunless on (instance, UUID)\n{frozen}" if frozen else ""
-        believed = f"{values} >= 0 <= {self.limit}{moves}\nor\nNaN * {selector}"
-        return f"(\n{indent(believed, '  ')}\n)\nand\ntimestamp({selector}) > time() - {MAX_AGE_S}"
+        exists = "\nor\n".join(f"NaN * {selector}" for selector in selectors)
+        young = " or ".join(f"timestamp({selector})" for selector in selectors)
+        young = f"({young})" if len(selectors) > 1 else young
+        believed = f"{values} >= 0 <= {self.limit}{moves}\nor\n{exists}"
+        return f"(\n{indent(believed, '  ')}\n)\nand\n{young} > time() - {MAX_AGE_S}"
 
 
 def per_pod(sources: Iterable[Source], metric: str) -> str:
@@ -237,9 +242,16 @@ def _requested(rows: str) -> str:
     return _aggregate("sum by (namespace, pod)", _aggregate("max by (namespace, pod, container, resource)", rows))
 
 
-def gpus_of_pods(metric: str, *recorded: str) -> tuple[str, str]:
-    """Recording of the number of GPUs and instances of each pod that have a row. recorded: series with these rows."""
-    return f"namespace_pod:{metric}:gpus", f"count by (namespace, pod) ({' or '.join(recorded)})"
+def gpus_of_pods(metric: str, *recorded: str) -> tuple[tuple[str, str], ...]:
+    """Recordings of the number of GPUs and instances of each pod that have a row, and of the least in a while.
+
+    recorded: series with these rows.
+    """
+    seen, lasting = (f"namespace_pod:{metric}:gpus{suffix}" for suffix in ("", "_lasting"))
+    return (
+        (seen, f"count by (namespace, pod) ({' or '.join(recorded)})"),
+        (lasting, f"min_over_time({seen}[{_OVERLAP}])"),
+    )
 
 
 def average_of_gpus(values: str, metric: str, *recorded: str) -> str:
@@ -256,10 +268,11 @@ def average_of_gpus(values: str, metric: str, *recorded: str) -> str:
     average = _aggregate(
         "avg by (namespace, pod)", _aggregate(f"max by (namespace, pod, {DCGM_EXPORTER.part})", values)
     )
-    (seen, _query), of_any = gpus_of_pods(metric), f"{_REQUESTS}\nor\n{_INIT_REQUESTS}"
+    (seen, _query), (lasting, _least) = gpus_of_pods(metric)
+    of_any = f"{_REQUESTS}\nor\n{_INIT_REQUESTS}"
     lost = f"""\
 (
-  max_over_time({seen}[{_EXPECTED}]) > {seen}
+  max_over_time({lasting}[{_EXPECTED}]) > {seen}
   unless on (namespace, pod)
   {indent(_requested(of_any), "  ").lstrip()} <= {seen}
 )"""

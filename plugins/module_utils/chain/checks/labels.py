@@ -155,8 +155,8 @@ GPU_ROWS_FROM_ELSEWHERE = FindingType(
     "warning",
     cause="targets that are not exporters of this cluster report GPUs of pods, and a recording rule without "
     "prometheus.selectors.exporter uses them",
-    fix="set prometheus.selectors.exporter to labels that only the exporter's targets have, and remove the monitor of the "
-    "others",
+    fix="set prometheus.selectors.exporter to labels that only the exporter's targets have, and remove the monitor of "
+    "the others",
 )
 
 
