@@ -307,7 +307,9 @@ def rules() -> dict[str, object]:
         "groups": [
             {
                 "name": metric.name,
-                "rules": [{"record": series, "expr": with_selectors(query, {})} for series, query in metric.recordings()],
+                "rules": [
+                    {"record": series, "expr": with_selectors(query, {})} for series, query in metric.recordings()
+                ],
             }
             for metric in recorded
         ]

@@ -125,7 +125,7 @@ class Decisions:
             {failed}
             unless on ({_OF_WORKLOAD})
             (
-              {existing}
+              ({existing})
               > on ({_OF_WORKLOAD})
               count by ({_OF_WORKLOAD}) ({owned}{within})
             )""",

@@ -26,8 +26,8 @@ class RequestCounter:
     """How one kind of proxy counts requests. All count a request at its answer, Envoy at the headers of the answer.
 
     rows:   selectors, one for each way of scraping, with the place of the input's labels. `$namespace` and `$name`
-            identify the workload, as strings; `$in_namespace` and `$named` are the same inside a regular expression. `$codes` is
-            one of HTTP codes.
+            identify the workload, as strings; `$in_namespace` and `$named` are the same inside a regular expression.
+            `$codes` is one of HTTP codes.
     named:  kind of the object named `$name`.
     scrape: what Prometheus must scrape.
     grpc:    label with the gRPC code, if there is one.

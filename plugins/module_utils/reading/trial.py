@@ -15,6 +15,7 @@ from ..chain.objects import Key
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.prometheus import PrometheusClient, Series
 
+_INPUT = "kubegpu_input"
 # Labels of the targets that report an input.
 Candidates = Mapping[str, Sequence[Mapping[str, str]]]
 
@@ -62,12 +63,16 @@ def try_queries(prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler])
 
 def candidates_of(prometheus: PrometheusClient, inputs: Iterable[str]) -> Candidates:
     """Labels of the targets that report each input, without empty ones. Rows that rules recorded have no job."""
-    found: dict[str, list[Mapping[str, str]]] = {}
-    for name in inputs:
-        rows = [series.labels for series in prometheus.query(INPUTS[name].candidates_query, retry=True)]
-        labels = [{label: row[label] for label in INPUTS[name].by if row.get(label)} for row in rows]
-        found[name] = sorted((row for row in labels if "job" in row or "job" not in INPUTS[name].by), key=str)
-    return found
+    found: dict[str, list[Mapping[str, str]]] = {name: [] for name in sorted(inputs)}
+    query = "\nor\n".join(
+        f'label_replace({INPUTS[name].candidates_query}, "{_INPUT}", "{name}", "", "")' for name in found
+    )
+    for series in prometheus.query(query, retry=True):
+        name = series.labels.get(_INPUT, "")
+        if name in found:
+            row = {label: series.labels[label] for label in INPUTS[name].by if series.labels.get(label)}
+            found[name] += [row] if "job" in row or "job" not in INPUTS[name].by else []
+    return {name: sorted(rows, key=str) for name, rows in found.items()}
 
 
 def _counters_of(autoscalers: Iterable[Autoscaler]) -> Iterator[Metric]:

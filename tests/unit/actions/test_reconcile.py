@@ -15,7 +15,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import narrow_rules, reconcile, remove
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
-    EXPORTER_ANNOTATION,
+    SELECTORS_ANNOTATION,
     Manifest,
     RuleOptions,
     autoscaler_of,
@@ -263,27 +263,30 @@ def found(*labels: dict[str, str]) -> dict[str, Any]:
     [
         ({}, None, "default", ["dcgm"], {"job": "dcgm"}),
         ({}, None, "default", [], None),
-        ({}, None, "default", ["dcgm", "other"], None),
         ({}, {}, "default", ["dcgm"], None),
         ({}, None, "staging", ["dcgm"], None),
         ({"job": "gone"}, None, "default", ["dcgm"], None),
     ],
-    ids=["narrowed", "no rows yet", "several jobs", "the user says any", "another inventory", "narrow already"],
+    ids=["narrowed", "no rows yet", "the user says any", "another inventory", "narrow already"],
 )
 def test_a_rule_made_before_there_were_rows_is_narrowed_once_they_are_proven(
     before: dict[str, str], told: dict[str, str] | None, inventory: str, jobs: list[str], after: dict[str, str] | None
 ) -> None:
     """A second run then changes nothing."""
-    wanted, rules = autoscalers("chat"), RuleOptions(exporter_labels=told)
-    live = manifests(wanted, replace(rules, exporter_labels=before, inventory=inventory))
-    narrow = manifests(wanted, replace(rules, exporter_labels={"job": "dcgm"}))[0]
-    seen = found(*({"job": job} for job in jobs))
+
+    def of_all(labels: dict[str, str]) -> dict[str, dict[str, str]]:
+        return {"exporter": labels, "kube_state_metrics": labels}
+
+    wanted, rules = autoscalers("chat"), RuleOptions(selectors={} if told is None else of_all(told))
+    live = manifests(wanted, replace(rules, selectors=of_all(before), inventory=inventory))
+    narrow = manifests(wanted, replace(rules, selectors=of_all({"job": "dcgm"})))[0]
+    seen = found(*({"job": job, "kubegpu_input": name} for job in jobs for name in of_all({})))
     transport = cluster(("chat",), live, **seen, **{f"PATCH {RULES}/kubegpu-gpu": narrow})
     kube, outcome = KubeClient(transport), Outcome()
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
     narrow_rules(kube, prometheus, wanted, rules, outcome)
     sent = [request.body["metadata"]["annotations"] for request in transport.requests if request.method == "PATCH"]
-    assert sent == ([{EXPORTER_ANNOTATION: json.dumps(after)}] if after else [])
+    assert sent == ([{SELECTORS_ANNOTATION: json.dumps(of_all(after))}] if after else [])
     assert outcome.changed is bool(after)
     if after:
         assert not run(cluster(("chat",), [narrow, live[1]], **seen), wanted).changed
@@ -435,7 +438,7 @@ def test_a_replica_of_a_leader_worker_set_is_a_group_of_pods() -> None:
 def test_a_prometheus_that_is_only_busy_is_asked_again() -> None:
     transport = cluster(("chat",), [])
     run(transport, autoscalers("chat"), dry_run=True)
-    assert [request.retry for request in transport.requests if "group by (job)" in request.query.get("query", "")] == [
+    assert [request.retry for request in transport.requests if "group by (job," in request.query.get("query", "")] == [
         True
     ]
 

@@ -46,7 +46,7 @@ def test_the_lab_was_captured_with_the_rules_of_today() -> None:
     [made, _hpa] = gpu_autoscaler_manifests(
         [{"name": "sample", "namespace": "gpu-workload", "target": {"name": "sample"}, "max_replicas": 8}],
         evaluation_interval=1,
-        exporter_labels={"job": "dcgm-exporter"},
+        selectors={"exporter": {"job": "dcgm-exporter"}, "kube_state_metrics": {"job": "kube-state-metrics"}},
     )
     [listed] = [body for path, body in CLUSTERS["lab"]["answers"].items() if path.endswith("/prometheusrules")]
     [captured] = [rule for rule in listed["items"] if rule["metadata"]["name"] == made["metadata"]["name"]]
