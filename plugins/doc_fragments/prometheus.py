@@ -81,8 +81,7 @@ options:
         description:
           - Labels of the scrape targets that the recording rules use, by input. The inputs are C(exporter),
             C(kube_state_metrics), C(model_servers), and the sources of requests C(istio), C(envoy_gateway),
-            C(ingress_nginx) and C(traefik). An example is C({exporter: {job: dcgm-exporter, cluster: prod}}). A label
-            may have a list of values.
+            C(ingress_nginx) and C(traefik). A label has a value, or a list of values.
           - The default for an input is the job and the cluster label of the only targets that report it. A rule keeps
             them when other targets appear. The module fails if several jobs or clusters report an input.
           - Model servers may be scraped by any job. Their rows count for the pod whose target Prometheus scraped.

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import replica_cases
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.inputs import with_selectors
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.keda_rules import Decisions
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.replicas import DEFAULT_TOLERANCE, Tolerance
 from replica_cases import Case, Metric, Pod
@@ -86,7 +87,10 @@ def rules(cases: dict[str, Case]) -> dict[str, Any]:
         for namespace, case in cases.items()
         for name, query in DECISIONS.of_target(case.metrics[0].target, case.tolerance or DEFAULT_TOLERANCE)
     ]
-    shared = [{"record": name, "expr": query} for name, query in DECISIONS.recordings(VALUES, interval_s=2)]
+    shared = [
+        {"record": name, "expr": with_selectors(query, {})}
+        for name, query in DECISIONS.recordings(VALUES, interval_s=2)
+    ]
     return {"groups": [{"name": "targets", "rules": constants}, {"name": "decisions", "rules": shared}]}
 
 
@@ -169,7 +173,8 @@ def test_the_rules_of_one_namespace_look_at_no_other(tmp_path: Path) -> None:
     up = {name: Case((Pod(value=90.0),) * 4, (Metric("pods", 60),), spec=4) for name in ("ml", "web")}
     file = rules(up)
     file["groups"][1]["rules"] = [
-        {"record": name, "expr": query} for name, query in DECISIONS.recordings(VALUES, interval_s=2, namespace="ml")
+        {"record": name, "expr": with_selectors(query, {})}
+        for name, query in DECISIONS.recordings(VALUES, interval_s=2, namespace="ml")
     ]
     (tmp_path / "rules.yml").write_text(json.dumps(file))
     labels = ",".join(f'{name}="{value}"' for name, value in of_workload("ml").items())

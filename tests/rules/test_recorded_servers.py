@@ -63,7 +63,10 @@ def check(folder: Path, profile: str, series: Mapping[str, str], expected: Mappi
         "tests": [
             {
                 "interval": f"{TICK_S}s",
-                "input_series": [{"series": name, "values": values} for name, values in series.items()],
+                "input_series": [
+                    {"series": name, "values": values}
+                    for name, values in {**series, of_pod("up"): f"1x{TICKS}"}.items()
+                ],
                 "promql_expr_test": tests,
             }
         ],

@@ -21,6 +21,7 @@ ENGINE, SM, DRAM = (f"DCGM_FI_PROF_{name}_ACTIVE" for name in ("GR_ENGINE", "SM"
 USED, FREE, RESERVED = (f"DCGM_FI_DEV_FB_{name}" for name in ("USED", "FREE", "RESERVED"))
 QUEUES = ("vllm:num_requests_waiting", "sglang:num_queue_reqs")
 RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs")
+TARGET = ("namespace", "pod", "instance")
 CACHES = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage")
 
 # Of a GPU's memory the numbers are such that each ratio is exact: the sum of the parts is a power of two.
@@ -57,6 +58,9 @@ class Fleet:
         for row in (*self.gpus, *self.servers):
             for field, value in row.fields.items():
                 yield series(field, row.labels, timeline(value, last=row.last))
+        targets = {tuple(row.labels[name] for name in TARGET) for row in self.servers}
+        for target in sorted(targets):
+            yield series("up", dict(zip(TARGET, target, strict=True)), timeline(1))
 
 
 # ---- what each pod's value must be

@@ -352,8 +352,9 @@ class Case:
 
         What a request costs is learned in minutes, also of what the pod had or did then.
         """
-        is_asked = self.shape in ("2 GPUs", "MIG", "shared") and self.pods > 1 and self.fault not in CHANGES
-        return self.profile == ONE_OF_ALL and is_asked and not self.of.startswith("kube_")
+        is_asked = self.of == "istio" or self.truth in FIRST
+        is_steady = self.fault not in CHANGES and not self.of.startswith("kube_")
+        return self.profile == ONE_OF_ALL and (self.shape, self.pods) == ("2 GPUs", 3) and is_asked and is_steady
 
     @property
     def types(self) -> list[str]:
@@ -662,7 +663,7 @@ def is_asked(case: Case, input_: str) -> bool:
     if input_ == "kube_state_metrics":
         return case.profile == ONE_OF_ALL and case.pods == 3 and case.shape in ("2 GPUs", "claims")
     if input_ == "istio":
-        return case.has_demand
+        return replace(case, of="istio").has_demand
     if input_:
         return (input_ == "model_servers") == case.is_llm
     return True
@@ -778,7 +779,7 @@ def proposal(type_: str, values: Mapping[str, Mapping[str, Sequence[float]]], ca
             (value,) = of_metric[total] or [None]
             if value is None:
                 proposals.append(None)
-            elif type_ == "Object" and not metric.startswith(("llm_requests", "llm_in")):
+            elif type_ == "Object":
                 proposals.append(desired_replicas_by_value(value, target, current=current, ready=current))
             else:
                 proposals.append(desired_replicas_by_total(value, target, status_replicas=current))
@@ -807,11 +808,10 @@ def true(case: Case) -> dict[str, dict[str, list[float]]]:
     found = {}
     for metric in metrics(case.profile):
         loads, total = case.loads(metric), sum(case.loads(metric))
-        is_sum = metric.startswith(("llm_requests", "llm_in"))
         found[metric] = {
             "pods": loads,
             "sustained": loads,
-            "object": [total if is_sum else total / len(loads)],
+            "object": [total / len(loads)],
             "external": [total],
             "demand": [total],
         }

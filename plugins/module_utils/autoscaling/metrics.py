@@ -203,7 +203,9 @@ def _gpu_metric(
     witnesses: parts that decide whether others are valid, and provide no value.
     """
     recorded = {part: f"namespace_pod_gpu:{name}:{part}" for part in parts}
-    query = average_of_gpus(Template(values).substitute(recorded), name, *recorded.values())
+    bounds = {bound: f"instance_gpu:{name}:util_{bound}" for bound in _BOUNDS if f"${bound}" in values}
+    names = {**recorded, **bounds}
+    query = average_of_gpus(Template(values).substitute(names), name, *recorded.values())
     frozen = frozen_exporters(name)
     sources = (source for part, source in parts.items() if part not in witnesses)
     series = dict.fromkeys(name for source in sources for name in source.series)
@@ -217,6 +219,7 @@ def _gpu_metric(
         parts=(
             frozen,
             *((recorded[part], source.per_part(frozen[0])) for part, source in parts.items()),
+            *((series, Template(_BOUNDS[bound]).substitute(names)) for bound, series in bounds.items()),
             *gpus_of_pods(name, *recorded.values()),
         ),
     )
@@ -234,10 +237,10 @@ _APART_PERCENT = 50
 # Two values contradict if they were apart for a minute in which one did not change. If the other one has changed, it
 # is believed. If neither has, there is no value. A slice has the activity of the whole GPU, and the utilization of its
 # pod.
-_LEAST, _MOST = (f"sum by (UUID) ({function}_over_time($util[1m]))" for function in ("min", "max"))
-_STILL = f"({_MOST} == {_LEAST} == sum by (UUID) ($util offset 1m))"
-_STUCK_HIGH = f"($profiled == $profiled offset 1m)\n> on (UUID) group_left ()\n{_IDLE_PERCENT} + {_MOST}"
-_STUCK_LOW = f"($profiled == $profiled offset 1m)\n< on (UUID) group_left ()\n{_LEAST} - {_APART_PERCENT}"
+_BOUNDS = {bound: f"sum by (UUID) ({bound}_over_time($util[1m]))" for bound in ("min", "max")}
+_STILL = "($max == $min == sum by (UUID) ($util offset 1m))"
+_STUCK_HIGH = f"($profiled == $profiled offset 1m)\n> on (UUID) group_left ()\n{_IDLE_PERCENT} + $max"
+_STUCK_LOW = f"($profiled == $profiled offset 1m)\n< on (UUID) group_left ()\n$min - {_APART_PERCENT}"
 _STUCK = f"{_STUCK_HIGH}\nor\n{_STUCK_LOW}"
 
 
