@@ -70,7 +70,7 @@ TRUTHS = {
     "busy": (90, 90, 90),
     "idle": (2, 2, 2),
     "first busy": (95, 4, 4),
-    "first idle": (2, 95, 95),
+    "first idle": (2, 92, 92),
     "full": (100, 100, 100),
     "zero": (0, 0, 0),
 }

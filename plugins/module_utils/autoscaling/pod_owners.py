@@ -55,19 +55,19 @@ def owners(namespace: str) -> str:
     return f"""\
 (
   label_replace(
-    max by (namespace, workload, pod) (
+    group by (namespace, workload, pod) (
       {owned("kube_pod_owner", "StatefulSet", "workload")}
     ),
     "workload_type", "statefulset", "", ""
   )
   or
   label_replace(
-    max by (namespace, workload, pod) (
-      max by (namespace, replicaset, pod) (
+    group by (namespace, workload, pod) (
+      group by (namespace, replicaset, pod) (
         {owned("kube_pod_owner", "ReplicaSet", "replicaset")}
       )
       * on (namespace, replicaset) group_left (workload)
-      max by (namespace, replicaset, workload) (
+      group by (namespace, replicaset, workload) (
         {owned("kube_replicaset_owner", "Deployment", "workload")}
       )
     ),
