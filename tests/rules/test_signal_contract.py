@@ -297,7 +297,7 @@ class Case:
         target = {"namespace": holder.namespace, "pod": holder.name, "instance": f"{holder.name}:800{part}"}
         for (name, of), function in SERVERS[self.shape.split(", ")[0]].items():
             labels = {**target, **PARTS_OF_SERVERS, **dict(re.findall(r'(\w+)="(\w+)"', of))}
-            values = [function(value) for value in real(busy)]
+            values = constant(function(busy))
             if COUNTERS.fullmatch(name):
                 values = [INTERVAL_S * function(busy) * tick for tick in range(TICKS)]
             yield Entry("model_servers", name, labels, values, HERE, pod, part, f"{{{of}}}" * bool(of))
@@ -554,9 +554,11 @@ def untold(case: Case) -> str:
     stuck = case.fault in STUCK and case.of != ENERGY
     if case.shape == "MIG" and stuck and case.of in FIELDS:
         return "an instance has no utilization, and no other witness of its activity"
+    if case.shape == "claims" and case.fault == "missing from the start" and case.of in FIELDS:
+        return "kube-state-metrics reports no claims, so a GPU that never had the field is unknown"
     if case.profile == "gpu_compute" and case.of.endswith("SM_ACTIVE") and case.fault.startswith(("missing", "blank")):
         return "the profile is the larger of two activities, and the other one if an exporter serves only that"
-    if case.profile == "gpu_memory" and (stuck or case.fault == "missing") and case.of in FIELDS:
+    if case.profile == "gpu_memory" and stuck and case.of in FIELDS:
         return "the sum of used and free memory is not exported: nothing tells which of them is wrong"
     if case.is_llm and stuck and case.of != "up":
         return "a server's gauges may stand still for as long as its load does, and it exports no other witness"

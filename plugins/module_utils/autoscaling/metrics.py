@@ -195,17 +195,24 @@ def _metric(name: str, *sources: Source, unit: str = PERCENT, target_value: floa
 
 
 def _gpu_metric(
-    name: str, values: str, target_value: float = 60, witnesses: tuple[str, ...] = (), **parts: Source
+    name: str,
+    values: str,
+    target_value: float = 60,
+    witnesses: tuple[str, ...] = (),
+    counted: tuple[str, ...] = (),
+    **parts: Source,
 ) -> Metric:
     """The average over a pod's GPUs.
 
     values:    PromQL with one value per GPU or instance; `$<part>` is the recorded series of a source.
     witnesses: parts that decide whether others are valid, and provide no value.
+    counted:   parts whose rows show that a pod has a GPU; by default all.
     """
     recorded = {part: f"namespace_pod_gpu:{name}:{part}" for part in parts}
     bounds = {bound: f"instance_gpu:{name}:util_{bound}" for bound in _BOUNDS if f"${bound}" in values}
     names = {**recorded, **bounds}
-    query = average_of_gpus(Template(values).substitute(names), name, *recorded.values())
+    rows = [recorded[part] for part in counted or parts]
+    query = average_of_gpus(Template(values).substitute(names), name, *rows)
     frozen = frozen_exporters(name)
     sources = (source for part, source in parts.items() if part not in witnesses)
     series = dict.fromkeys(name for source in sources for name in source.series)
@@ -220,7 +227,7 @@ def _gpu_metric(
             frozen,
             *((recorded[part], source.per_part(frozen[0])) for part, source in parts.items()),
             *((series, Template(_BOUNDS[bound]).substitute(names)) for bound, series in bounds.items()),
-            *gpus_of_pods(name, *recorded.values()),
+            *gpus_of_pods(name, *rows),
         ),
     )
 
@@ -336,7 +343,7 @@ def _cache(series: str, *, reporter: Reporter = MODEL_SERVER, matchers: str = ""
 # Requests that wait for capacity. Others wait because the scheduler defers them, for example to transfer KV blocks.
 _VLLM_WAITING = Source(
     MODEL_SERVER,
-    ("vllm:num_requests_waiting_by_reason",),
+    ("vllm:num_requests_waiting_by_reason", "vllm:num_requests_waiting"),
     limit=_MOST_REQUESTS,
     total="sum",
     formula=f"""\
@@ -427,7 +434,7 @@ PROFILES: dict[str, Profile] = {
         ),
         Profile(
             "gpu_util",
-            (_gpu_metric("gpu_util", _UTIL, witnesses=("profiled",), util=_GPU_UTIL, profiled=_ENGINE),),
+            (_gpu_metric("gpu_util", _UTIL, 60, ("profiled",), ("util",), util=_GPU_UTIL, profiled=_ENGINE),),
         ),
         Profile(
             "gpu_compute",
@@ -467,7 +474,7 @@ PROFILES: dict[str, Profile] = {
         ),
         Profile(
             "shared",
-            (_gpu_metric("shared", _UTIL, witnesses=("profiled",), util=_PROCESSES_UTIL, profiled=_ENGINE),),
+            (_gpu_metric("shared", _UTIL, 60, ("profiled",), ("util",), util=_PROCESSES_UTIL, profiled=_ENGINE),),
             caveats=(
                 "dcgm-exporter distinguishes pods on one GPU from 4.5.3 on, with KUBERNETES_VIRTUAL_GPUS, hostPID and "
                 "kubernetes.enablePodUID: older ones give each pod the GPU's value; without the last two it is 0",

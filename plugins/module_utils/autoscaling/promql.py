@@ -190,39 +190,40 @@ def per_pod(sources: Iterable[Source], metric: str) -> str:
     """PromQL: one series per namespace and pod, the value of the first source that has one for that pod.
 
     So each pod's value is of one kind. A pod has no value while one of its parts has none, or while a server that
-    reported before does not answer Prometheus.
+    reported before does not report now.
     """
     values = "\nor\n".join(_per_pod(source, metric) for source in sources)
-    return f"(\n{indent(values, '  ')}\n)\nunless on (namespace, pod)\n{_silent(metric)}"
+    silent = f"({_known(metric)} unless {_reporting(metric)})"
+    return f"(\n{indent(values, '  ')}\n)\nunless on (namespace, pod)\n{silent}"
 
 
 def _per_pod(source: Source, metric: str) -> str:
-    parts = f"{source.per_part()}\nand on ({_SERVER})\n{_answering(metric)}"
+    parts = f"{source.per_part()}\nand on ({_SERVER})\n{_reporting(metric)}"
     return _aggregate(f"{source.total} by (namespace, pod)", parts) + " >= 0"
 
 
 def servers(metric: str, series: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Recordings of the model servers, before the metric: those that do not answer, and those that do.
+    """Recordings of the model servers, before the metric: those that report it, and those that ever did.
 
     Prometheus itself records `up` for each target, with the target's labels. So a row with the labels of another pod
-    does not count, and a target that exists and is not scraped is expected to have a value.
+    does not count, and a server that has reported is expected to report for as long as its target exists.
     series: names that the metric reads.
     """
-    up = f'max by ({_SERVER}) (up{{pod!="",<model_servers>}})'
+    targets = 'up{pod!="",<model_servers>}'
     rows = f'{{__name__=~{quoted("|".join(series))},namespace!="",pod!="",<model_servers>}}'
-    silent, answering = _silent(metric), _answering(metric)
+    reporting, known = _reporting(metric), _known(metric)
     return (
-        (silent, f"({up} == 0)\nand on ({_SERVER})\n({answering} or {silent})"),
-        (answering, f"group by ({_SERVER}) ({rows})\nand on ({_SERVER})\n({up} == 1)"),
+        (reporting, f"group by ({_SERVER}) ({rows})\nand on ({_SERVER})\n({targets} == 1)"),
+        (known, f"group by ({_SERVER}) ({targets})\nand on ({_SERVER})\n({reporting} or {known})"),
     )
 
 
-def _answering(metric: str) -> str:
-    return f"instance:{metric}:answering"
+def _reporting(metric: str) -> str:
+    return f"instance:{metric}:reporting"
 
 
-def _silent(metric: str) -> str:
-    return f"instance:{metric}:silent"
+def _known(metric: str) -> str:
+    return f"instance:{metric}:known"
 
 
 def frozen_exporters(metric: str) -> tuple[str, str]:
