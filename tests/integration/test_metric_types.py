@@ -24,9 +24,13 @@ def spec(chain: MetricChain, workloads: Workloads) -> dict[str, Any]:
     namespace = workloads.namespace
     chain.exporter.gpus(namespace, pods)
     chain.exporter.text += "".join(
-        f'namespace_workload_pod:kube_pod_owner:relabel{{namespace="{namespace}",pod="{pod}",workload="chat",'
-        f'workload_type="deployment"}} 1\nistio_requests_total{{namespace="{namespace}",pod="{pod}"}} 7\n'
+        f'kube_pod_owner{{namespace="{namespace}",pod="{pod}",owner_kind="ReplicaSet",owner_name="chat-6d5f"}} 1\n'
+        f'istio_requests_total{{namespace="{namespace}",pod="{pod}"}} 7\n'
         for pod in pods
+    )
+    chain.exporter.text += (
+        f'kube_replicaset_owner{{namespace="{namespace}",replicaset="chat-6d5f",owner_kind="Deployment",'
+        f'owner_name="chat"}} 1\n'
     )
     chain.exporter.text += f'ingress_queue{{namespace="{namespace}",ingress="chat"}} 12\n'
     return {"namespace": namespace, "target": {"name": "chat"}, "max_replicas": 8}

@@ -830,13 +830,14 @@ def fewest(case: Case, type_: str) -> int:
     """The fewest replicas that are not too few.
 
     With metrics of pods the controller takes pods without a value to be on target, though they may be full. It never
-    asks for fewer replicas than there are such pods.
+    asks for fewer replicas than there are such pods (docs/model.md, "Pods without a value").
     """
     least = min(case.pods, right(case, type_))
     if type_ not in ("Pods", "KEDA", "demand"):
         return least
     without_value = max(case.pods - len(of_metric["pods"]) for of_metric in seen(case).values())
-    return max(min(without_value, least), least - ceil(without_value * (100 / 60 - 1)))
+    most = max(max(case.loads(metric)) / target_of(metric) for metric in metrics(case.profile))
+    return max(min(without_value, least), least - ceil(without_value * max(most - 1, 0)))
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -880,7 +881,9 @@ def test_replicas_never_move_against_the_truth(profile: str) -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_replicas_follow_the_truth_where_nothing_is_wrong(profile: str) -> None:
     """No value at all would hold the contract, too."""
-    good = [case for case in cases(profile) if case.fault in ("nothing", "duplicated", "forged full", "late")]
+    # Triton is seen by rates of a minute, which need two scrapes in it.
+    healthy_faults = ("nothing", "duplicated", "forged full", "late")
+    good = [case for case in cases(profile) if case.fault in healthy_faults[: 3 if "Triton," in str(case) else 4]]
     asked = {
         (str(case), type_): (proposal(type_, seen(case), case), right(case, type_))
         for case in good

@@ -491,7 +491,7 @@ PROFILES: dict[str, Profile] = {
                     _queue("vllm:num_requests_waiting"),
                     _queue("sglang:num_queue_reqs"),
                     _queue("trtllm_num_requests_waiting"),
-                    _queue(_TRT_LLM, reporter=TRITON, matchers='request_type="waiting"'),
+                    _held(_TRT_LLM, reporter=TRITON, formula=f'{_TRT_LLM}{{request_type="waiting",$rows}}'),
                     _queue("num_requests_waiting", matchers=_NIM),
                     unit="requests",
                     target_value=5,
