@@ -227,9 +227,8 @@ def _remember(module: AnsibleModule, contexts: dict[str, str]) -> None:
     record = Path(module.params["record"])
     if module.check_mode:
         return
-    if not record.parent.is_dir():
-        record.parent.mkdir(mode=0o700, parents=True)
-        (record.parent / ".gitignore").write_text("*\n", encoding="utf-8")
+    record.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (record.parent / ".gitignore").write_text("*\n", encoding="utf-8")
     _put(record, json.dumps(contexts, indent=2) + "\n" if contexts else "", str(record))
 
 

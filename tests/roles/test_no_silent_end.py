@@ -1,7 +1,7 @@
 """No run ends without a reason.
 
-ansible-core 2.19 reports `...ignoring` for an unreachable host, and then ends the run with failed=0 and unreachable=0, if
-the task has `ignore_unreachable` and `run_once`, or is in a play with `any_errors_fatal`.
+ansible-core 2.19 reports `...ignoring` for an unreachable host, and then ends the run with failed=0 and unreachable=0,
+if the task has `ignore_unreachable` and `run_once`, or is in a play with `any_errors_fatal`.
 """
 
 from __future__ import annotations

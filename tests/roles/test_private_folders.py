@@ -1,0 +1,159 @@
+"""Nothing of a cluster lies where git takes it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kubeconfigs
+import pytest
+import yaml
+from collection import ROOT
+from playbook import local, run_playbook
+from role_tasks import PLAYBOOKS, reached
+
+WRITES = {"ansible.builtin.copy", "ansible.builtin.fetch", "ansible.builtin.template", "kubegpu.autoscale.kubeconfig"}
+FOLDERS = "ansible.builtin.include_role"
+# These write nothing of a cluster, or write for git.
+OTHERS = {
+    "roles/_common/tasks/private_folder.yml": "the .gitignore itself",
+    "roles/gitops/tasks/configure.yml": "manifests for git, without secrets",
+    "roles/helm/tasks/install.yml": "helm",
+    "roles/kubernetes/tasks/absent.yml": "removes an entry",
+}
+TEXT = {"name": "report.json", "content": "{}"}
+
+
+def writers() -> list[Path]:
+    """Files of tasks that leave files on the controller, of all playbooks."""
+    return sorted(
+        {
+            found.path
+            for playbook in PLAYBOOKS
+            for found in reached(playbook)
+            for module in WRITES & found.task.keys()
+            if found.is_on_controller or module == "ansible.builtin.fetch"
+        }
+    )
+
+
+def of_a_cluster() -> list[Path]:
+    return [path for path in writers() if str(path.relative_to(ROOT)) not in OTHERS]
+
+
+def writing(path: Path) -> list[dict[str, Any]]:
+    """Its tasks that make folders and write files, with texts in place of results."""
+    kept = []
+    for task in yaml.safe_load(path.read_text()):
+        folder = (task.get(FOLDERS) or {}).get("tasks_from", "").startswith("private_")
+        if folder or (
+            (WRITES | {"ansible.builtin.file"}) & task.keys()
+            and task.get("ansible.builtin.file", {}).get("state") != "absent"
+        ):
+            if isinstance(task.get("loop"), list) and isinstance(task["loop"][0], dict):
+                task["loop"] = [{**item, "content": "{}"} for item in task["loop"]]
+            kept.append({key: value for key, value in task.items() if key != "when"})
+    return [task for task in kept if "metrics" not in task["name"]]  # a folder of node-exporter
+
+
+def results(folder: Path) -> dict[str, Any]:
+    """What the tasks before have found."""
+    made = folder / "20261128T000000Z"
+    made.mkdir()
+    for name in ("etcd.db.gz", "kubernetes.tar", "backup.json"):
+        (made / name).write_text("{}")
+    return {
+        "__gpu_doctor_files": [TEXT],
+        "__gpu_proof_files": [TEXT],
+        "__gpu_doctor_date": "2026-11-28T000000Z",
+        "__kubernetes_backup_made": str(made),
+        "__kubernetes_kubeconfig": yaml.safe_dump(kubeconfigs.admin()),
+        "__kubernetes_node": "cp1",
+    }
+
+
+def play(folder: Path, blocks: list[dict[str, Any]], **variables: Any) -> str:
+    roles = ["_common", *sorted({path.parts[-3] for path in of_a_cluster()})]
+    files = [
+        str(file)
+        for role in roles
+        for kind in ("defaults", "vars")
+        for file in sorted((ROOT / "roles" / role / kind).rglob("*.yml"))
+    ]
+    done = run_playbook(folder, local(*blocks, vars_files=files), {**results(folder), **variables})
+    return " ".join((done.stdout + done.stderr).split())
+
+
+def untracked(repository: Path) -> str:
+    words = ["git", "-C", str(repository), "status", "--porcelain", "--untracked-files=all"]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+def repository(path: Path) -> Path:
+    path.mkdir(parents=True)
+    subprocess.run(["git", "init", "--quiet", str(path)], check=True)
+    return path
+
+
+@pytest.mark.parametrize("first", of_a_cluster(), ids=lambda path: f"{path.parts[-3]}-{path.stem}")
+def test_git_sees_nothing_in_any_order(tmp_path: Path, first: Path) -> None:
+    """Each other file of tasks after this one, in an inventory of its own in a git work tree."""
+    others = of_a_cluster()
+    assert len(others) > 6
+    blocks = []
+    for number, other in enumerate(others):
+        inventory = repository(tmp_path / str(number)) / "inventory"
+        inventory.mkdir()
+        tasks = [*writing(first), *writing(other)]
+        blocks.append({"block": tasks, "vars": {"_common_inventory": str(inventory)}})
+    said = play(tmp_path, blocks)
+    assert "failed=0" in said, said[-3000:]
+    for number, other in enumerate(others):
+        written = [path for path in (tmp_path / str(number) / "inventory").rglob("*") if path.is_file()]
+        assert [path for path in written if path.name != ".gitignore"], other
+        assert {other: untracked(tmp_path / str(number))} == {other: ""}
+        assert [path for path in written if path.stat().st_mode & 0o077] == []
+
+
+@pytest.mark.parametrize("name", ["kubeconfig", "backup_fetch"])
+def test_a_secret_in_a_folder_of_the_user_is_refused_where_git_would_take_it(tmp_path: Path, name: str) -> None:
+    path = ROOT / f"roles/kubernetes/tasks/{name}.yml"
+    inventory = repository(tmp_path / "fleet") / "inventory"
+    inventory.mkdir()
+    options = {
+        "_common_inventory": str(inventory),
+        "kubegpu_kubeconfig": str(inventory / "prod.conf"),
+        "kubernetes_backup_fetch": str(inventory),
+    }
+    said = play_in(tmp_path, path, options)
+    secret = inventory / ("prod.conf" if name == "kubeconfig" else "cp1")
+    option = "kubegpu_kubeconfig" if name == "kubeconfig" else "kubernetes_backup_fetch"
+    assert f"controller -> git: {secret} gives access to the cluster" in said
+    assert f"or set {option} to a path elsewhere" in said
+    assert list(inventory.iterdir()) == []
+
+    (tmp_path / "fleet/.gitignore").write_text(f"{secret.name}\n")
+    assert "failed=0" in play_in(tmp_path, path, options)
+    assert secret.exists()
+    assert untracked(tmp_path / "fleet") == "?? .gitignore\n"
+    assert not (inventory / ".gitignore").exists()
+
+
+def play_in(folder: Path, path: Path, options: dict[str, Any]) -> str:
+    made = folder / str(len(list(folder.iterdir())))
+    made.mkdir()
+    return play(made, [{"block": writing(path), "vars": {}}], **options)
+
+
+def test_a_folder_that_is_no_work_tree_is_used_as_it_is(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    options = {"_common_inventory": str(tmp_path), "kubegpu_kubeconfig": str(home / "config")}
+    assert "failed=0" in play_in(tmp_path, ROOT / "roles/kubernetes/tasks/kubeconfig.yml", options)
+    assert [path.name for path in home.iterdir()] == ["config"]
+    assert home.stat().st_mode & 0o777 == 0o755
+
+
+def test_each_exception_is_a_file_that_writes() -> None:
+    assert set(OTHERS) <= {str(path.relative_to(ROOT)) for path in writers()}
