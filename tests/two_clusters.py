@@ -26,6 +26,9 @@ class CallbackModule(CallbackBase):
         if os.path.exists(f"{folder}/asked"):
             shutil.copy(f"{folder}/other", f"{folder}/next")
             os.replace(f"{folder}/next", f"{folder}/kubeconfig")
+
+    v2_playbook_on_task_start = v2_runner_on_ok = v2_runner_on_failed = v2_runner_on_unreachable = flip
+    v2_runner_on_skipped = v2_runner_retry = v2_runner_item_on_ok = v2_runner_item_on_failed = flip
 """
 KINDS = {
     "/api/v1": {
