@@ -67,6 +67,7 @@ def results(folder: Path) -> dict[str, Any]:
         "__gpu_doctor_files": [TEXT],
         "__gpu_proof_files": [TEXT],
         "__gpu_doctor_date": "2026-11-28T000000Z",
+        "__kubernetes_backup": {"stdout": '{"cluster": "uid"}'},
         "__kubernetes_backup_made": str(made),
         "__kubernetes_kubeconfig": yaml.safe_dump(kubeconfigs.admin()),
         "__kubernetes_node": "cp1",
@@ -127,15 +128,15 @@ def test_a_secret_in_a_folder_of_the_user_is_refused_where_git_would_take_it(tmp
         "kubernetes_backup_fetch": str(inventory),
     }
     said = play_in(tmp_path, path, options)
-    secret = inventory / ("prod.conf" if name == "kubeconfig" else "cp1")
+    secret = inventory / ("prod.conf" if name == "kubeconfig" else "kubernetes.tar")
     option = "kubegpu_kubeconfig" if name == "kubeconfig" else "kubernetes_backup_fetch"
     assert f"controller -> git: {secret} gives access to the cluster" in said
     assert f"or set {option} to a path elsewhere" in said
     assert list(inventory.iterdir()) == []
 
-    (tmp_path / "fleet/.gitignore").write_text(f"{secret.name}\n")
+    (tmp_path / "fleet/.gitignore").write_text("/inventory/\n")
     assert "failed=0" in play_in(tmp_path, path, options)
-    assert secret.exists()
+    assert list(inventory.rglob(secret.name))
     assert untracked(tmp_path / "fleet") == "?? .gitignore\n"
     assert not (inventory / ".gitignore").exists()
 
