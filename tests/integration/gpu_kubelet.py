@@ -32,7 +32,7 @@ def share(text: str, name: str, limits: dict[str, str]) -> str:
     if "-idle" in name:
         return message(0, devices=())
     found, count = json.loads(text), int(limits.get("nvidia.com/gpu", 1))
-    gpus = found["gpus"][-1:] if name.endswith("-2") else found["gpus"][:count]
+    gpus = found["gpus"][1:][-1:] if name.endswith("-2") else found["gpus"][:count]
     return json.dumps({**found, "gpus": gpus})
 
 
