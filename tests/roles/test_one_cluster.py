@@ -133,8 +133,14 @@ OF_A_NODE: dict[str, Any] = {
     "kubernetes_drain_timeout": 20,
     "nvidia_driver_drain_timeout": 20,
 }
+DRAIN = {"node": NODE, "role": "kubernetes", "timeout": 20, "options": {}, "kept": ""}
 FACTS = {"ansible.builtin.set_fact": {"hostname": NODE, "cacheable": True}}
-LOAD = {"gpu_loadtest_namespace": "ml", "gpu_loadtest_name": "chat", "gpu_loadtest_url": "http://chat/"}
+LOAD = {
+    "gpu_loadtest_namespace": "ml",
+    "gpu_loadtest_name": "chat",
+    "gpu_loadtest_url": "http://chat/",
+    "gpu_loadtest_high": 40,
+}
 
 
 def play_with(
@@ -209,7 +215,8 @@ def test_no_task_of_a_server_follows_a_changed_kubeconfig(folder: Path) -> None:
     }
     (folder / "play.yml").write_text(json.dumps([{**play, "tasks": lines}]))
     with two_clusters(folder, "prod", "staging") as clusters:
-        said = play_with(clusters, folder, folder / "play.yml", kubegpu_context="prod", **OF_A_NODE)
+        told = {"kubegpu_context": "prod", "_common_drain": DRAIN, **OF_A_NODE}
+        said = play_with(clusters, folder, folder / "play.yml", **told)
         assert set(clusters.other.requests) <= {"GET /version"}
         assert "POST /api/v1/namespaces/ml/pods/chat-0/eviction" in clusters.mine.requests
         assert [where for where in tasks if f"TASK [{where.partition(chr(123))[0]}" not in said] == []
@@ -217,14 +224,14 @@ def test_no_task_of_a_server_follows_a_changed_kubeconfig(folder: Path) -> None:
         assert len(clusters.mine.requests) > len(tasks)
 
 
-@pytest.mark.parametrize("role", ["kubernetes", "nvidia_driver"])
-def test_a_drain_that_is_tried_again_stays_in_its_cluster(folder: Path, role: str) -> None:
+@pytest.mark.parametrize(("role", "told"), [("kubernetes", {}), ("_common", {"_common_drain": DRAIN})])
+def test_a_drain_that_is_tried_again_stays_in_its_cluster(folder: Path, role: str, told: dict[str, Any]) -> None:
     """A disruption budget forbids the eviction twice, and the file leads to the other cluster meanwhile."""
     include = {"ansible.builtin.include_role": {"name": f"kubegpu.autoscale.{role}", "tasks_from": "drain"}}
     play = {"hosts": "gpu1", "gather_facts": False, "tasks": [FACTS, include]}
     (folder / "play.yml").write_text(json.dumps([play]))
     with two_clusters(folder, "prod") as clusters:
-        said = play_with(clusters, folder, folder / "play.yml", server=LOCAL, **OF_A_NODE)
+        said = play_with(clusters, folder, folder / "play.yml", server=LOCAL, **OF_A_NODE, **told)
         assert clusters.mine.evictions == 3, said
         assert (folder / "kubeconfig").read_text() == (folder / "other").read_text()
         assert set(clusters.other.requests) <= {"GET /version"}
