@@ -195,7 +195,8 @@ PHASES = ("Pending", "Running", "Failed")
 ONE_OF_ALL = "gpu"
 # Of the cluster, so all cases of one database have it in common.
 LEASE = "kube_lease_renew_time"
-LAYOUTS = ("honored", "exported", "half", "1.x")
+# How the exporter is scraped, and whether it serves the names of 1.x.
+LAYOUTS = tuple(product(("honored", "exported", "half"), (False, True)))
 
 
 def can_be(profile: str, shape: str) -> bool:
@@ -233,7 +234,17 @@ class Case:
 
     @property
     def holders(self) -> list[Pod]:
-        return [Pod(self.namespace, f"chat-6d5f8d9c4b-x7k2{letter}") for letter in "bcd"[: self.pods]]
+        names = [
+            f"chat-{number}" if self.is_stateful else f"chat-6d5f8d9c4b-x7k2{'bcd'[number]}" for number in range(3)
+        ]
+        return [Pod(self.namespace, name) for name in names[: self.pods]]
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether a StatefulSet has the pods, and not a Deployment: by the field that is faulty, or in turn."""
+        return "statefulset" in self.of or (
+            not {"deployment", "replicaset"} & set(self.of.split("_")) and bool(self.turn // len(LAYOUTS) % 2)
+        )
 
     @property
     def parts(self) -> int:
@@ -282,8 +293,8 @@ class Case:
             yield Entry("istio", "istio_requests_total", labels, counted, HERE)
 
     def _of_gpu(self, pod: int, holder: Pod, part: int, busy: float) -> Iterator[Entry]:
-        layout = LAYOUTS[self.turn % len(LAYOUTS)]
-        exporter = Exporter("honored" if layout == "1.x" else layout, f"exporter-of-{self.namespace}")
+        layout, is_1x = LAYOUTS[self.turn % len(LAYOUTS)]
+        exporter = Exporter(layout, f"exporter-of-{self.namespace}")
         uuid = f"GPU-{holder}" if self.shape == "MIG" else f"GPU-{holder}-{part}"
         more = {"MIG": {"GPU_I_ID": str(7 + part)}, "shared": {"vgpu": "0"}}.get(self.shape, {})
         labels = {**exporter.labels(holder), "instance": f"{exporter.name}:9400", "UUID": uuid, **more}
@@ -291,7 +302,7 @@ class Case:
         functions[ENERGY] = [5e9 + 1e6 * tick + 1e5 * part for tick in range(TICKS)]
         for name, values in functions.items():
             if self.shape != "MIG" or name != UTIL:
-                yield Entry("exporter", in_1x(name) if layout == "1.x" else name, labels, values, HERE, pod, part)
+                yield Entry("exporter", in_1x(name) if is_1x else name, labels, values, HERE, pod, part)
 
     def _of_server(self, pod: int, holder: Pod, part: int, busy: float) -> Iterator[Entry]:
         target = {"namespace": holder.namespace, "pod": holder.name, "instance": f"{holder.name}:800{part}"}
@@ -305,7 +316,8 @@ class Case:
 
     def _states(self, pod: int, holder: Pod) -> Iterator[Entry]:
         names = {"namespace": holder.namespace, "pod": holder.name}
-        owner = {"owner_kind": "ReplicaSet", "owner_name": "chat-6d5f8d9c4b", "owner_is_controller": "true"}
+        kind, name = ("StatefulSet", "chat") if self.is_stateful else ("ReplicaSet", "chat-6d5f8d9c4b")
+        owner = {"owner_kind": kind, "owner_name": name, "owner_is_controller": "true"}
         yield self._state("kube_pod_owner", {**names, **owner}, 1, pod)
         for phase in PHASES:
             of = f'{{phase="{phase}"}}'
@@ -323,10 +335,14 @@ class Case:
 
     def _states_of_workload(self) -> Iterator[Entry]:
         of = {"namespace": self.namespace}
-        owner = {"replicaset": "chat-6d5f8d9c4b", "owner_kind": "Deployment", "owner_name": "chat"}
-        yield self._state("kube_replicaset_owner", {**of, **owner, "owner_is_controller": "true"}, 1)
-        for name in ("kube_deployment_spec_replicas", "kube_deployment_status_replicas"):
-            yield self._state(name, {**of, "deployment": "chat"}, self.pods)
+        if self.is_stateful:
+            for name in ("kube_statefulset_replicas", "kube_statefulset_status_replicas"):
+                yield self._state(name, {**of, "statefulset": "chat"}, self.pods)
+        else:
+            owner = {"replicaset": "chat-6d5f8d9c4b", "owner_kind": "Deployment", "owner_name": "chat"}
+            yield self._state("kube_replicaset_owner", {**of, **owner, "owner_is_controller": "true"}, 1)
+            for name in ("kube_deployment_spec_replicas", "kube_deployment_status_replicas"):
+                yield self._state(name, {**of, "deployment": "chat"}, self.pods)
         renewed: Values = [1.7e9 + INTERVAL_S * tick for tick in range(TICKS)]
         yield replace(self._state(LEASE, {"lease": "kube-scheduler"}, 0), values=renewed)
 
@@ -338,7 +354,8 @@ class Case:
     # -- autoscalers
 
     def autoscalers(self) -> Iterator[Autoscaler]:
-        told: dict[str, Any] = {"namespace": self.namespace, "target": {"name": "chat"}, "max_replicas": 99}
+        target = {"kind": "StatefulSet" if self.is_stateful else "Deployment", "name": "chat"}
+        told: dict[str, Any] = {"namespace": self.namespace, "target": target, "max_replicas": 99}
         told |= {"metric": self.profile, "target_values": {name: target_of(name) for name in metrics(self.profile)}}
         yield Autoscaler.from_params({**told, "name": "pods"})
         yield Autoscaler.from_params({**told, "name": "total", "metric_type": self.types[1]})
@@ -499,7 +516,8 @@ def ended(busy: float) -> Callable[[Entry, Case], Iterable[Entry]]:
             yield replace(entry, values=kept, labels={**entry.labels, "UUID": "GPU-before"})
         elif entry.input == "kube_state_metrics" and entry.pod is not None:
             kept = [entry.values[0]] * 2 + [-1.0] * (TICKS - 2)
-            yield replace(entry, values=kept, labels={**entry.labels, "pod": "chat-6d5f8d9c4b-before"})
+            before_ = "chat-7" if entry.labels["pod"] == "chat-0" else "chat-6d5f8d9c4b-before"
+            yield replace(entry, values=kept, labels={**entry.labels, "pod": before_})
         elif entry.input == "model_servers":
             kept = [busy / 10] * 2 + [-1.0] * (TICKS - 2)
             yield replace(entry, values=kept, labels={**entry.labels, "instance": "before:8000"})
@@ -573,7 +591,8 @@ def untold(case: Case) -> str:
 @cache
 def read_by(profile: str) -> frozenset[tuple[str, str]]:
     """Name and matchers of each selector of what Prometheus scrapes, in the rules of a profile."""
-    some = [case for case in healthy(profile) if case.pods > 1][:1]
+    base = next(case for case in healthy(profile) if case.pods > 1 and case.truth in FIRST)
+    some = [replace(base, turn=turn) for turn in range(2 * len(LAYOUTS))]
     expressions = [
         recording["expr"]
         for rule in all_rules([autoscaler for case in some for autoscaler in case.autoscalers()], options())
@@ -612,10 +631,9 @@ def options() -> RuleOptions:
 
 def healthy(profile: str) -> Iterator[Case]:
     if profile in GPU_PROFILES:
-        shapes: dict[str, tuple[int, ...]] = {shape: (1, 3) if "GPU" in shape else (3,) for shape in SHAPES}
-        shapes["8 GPUs"] = (1,)
+        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(SHAPES, (3,)) | {"1 GPU": (1, 3), "8 GPUs": (1,)}
     else:
-        shapes = {f"{kind}, {count} server{'s' * (count > 1)}": (3,) for kind in SERVERS for count in (1, 2)}
+        shapes = {f"{kind}, 2 servers": (3,) for kind in SERVERS} | {"vLLM, 1 server": (3,)}
     for shape, pods in shapes.items():
         if can_be(profile, shape):
             for number, truth in product(pods, TRUTHS):
@@ -625,19 +643,18 @@ def healthy(profile: str) -> Iterator[Case]:
 @cache
 def fields(profile: str, shape: str) -> tuple[tuple[str, str], ...]:
     """Input and name of each field that the rules of a profile read, of what the pods of this shape have."""
-    case = next(case for case in healthy(profile) if case.shape == shape and case.pods == (3, 1)[shape == "8 GPUs"])
     read = read_by(profile)
     return tuple(
         dict.fromkeys(
             (entry.input, in_todays(entry.field))
-            for entry in case.entries()
+            for entry in entries_of(profile, shape)
             if any(matches(selector, entry) for selector in read)
         )
     )
 
 
 # Shapes whose cases have each truth. The others have those in which a part differs from its neighbours.
-WHOLE = ("2 GPUs", "MIG", "vLLM, 2 servers")
+WHOLE = ("2 GPUs", "vLLM, 2 servers")
 FIRST = ("first busy", "first idle")
 
 
@@ -655,9 +672,9 @@ def cases(profile: str) -> list[Case]:
         ]
         for turn, (of, fault) in enumerate([*inputs, *single]):
             case = replace(base, of=of, fault=fault, turn=turn + list(TRUTHS).index(base.truth))
-            is_whole = base.shape in WHOLE and base.pods == 3
-            is_few = base.shape not in WHOLE and base.pods == 1 and of not in ALL_INPUTS
-            if (is_whole or (base.truth in FIRST and not is_few) or fault == "nothing") and not untold(case):
+            # Exact values and even loads matter where a part differs from what it was, or from its witness.
+            is_whole = base.shape in WHOLE and (profile == ONE_OF_ALL or base.truth not in ("busy", "idle"))
+            if (is_whole or base.truth in FIRST or fault == "nothing") and not untold(case):
                 found.append(case)
     return found
 
@@ -665,7 +682,11 @@ def cases(profile: str) -> list[Case]:
 def is_asked(case: Case, input_: str) -> bool:
     """Whether its faults are cases of this profile and shape: states of pods are read alike."""
     if input_ == "kube_state_metrics":
-        return case.profile == ONE_OF_ALL and case.pods == 3 and case.shape in ("2 GPUs", "claims")
+        return (
+            case.profile == ONE_OF_ALL
+            and case.shape in ("2 GPUs", "claims")
+            and (case.shape not in WHOLE or case.truth not in ("busy", "idle"))
+        )
     if input_ == "istio":
         return replace(case, of="istio").has_demand
     if input_:
@@ -857,10 +878,10 @@ def test_each_series_that_a_rule_reads_has_faults(profile: str) -> None:
 
 @cache
 def entries_of(profile: str, shape: str) -> list[Entry]:
-    """In each layout."""
-    base = next(case for case in healthy(profile) if case.shape == shape)
+    """In each layout, of both kinds of workloads."""
+    base = next(case for case in healthy(profile) if case.shape == shape and case.truth in FIRST)
     pods = 3 if shape != "8 GPUs" else 1
-    return [entry for turn in range(len(LAYOUTS)) for entry in replace(base, pods=pods, turn=turn).entries()]
+    return [entry for turn in range(2 * len(LAYOUTS)) for entry in replace(base, pods=pods, turn=turn).entries()]
 
 
 @pytest.mark.parametrize("profile", PROFILES)
