@@ -110,7 +110,7 @@ def test_uninstall_names_the_cluster_that_is_meant_before_it_goes_on(tmp_path: P
     assert f"installed: cluster {tmp_path.name}, servers" in said
 
 
-@pytest.mark.parametrize("place", [ROOT / "playbooks" / "hours.yml", "elsewhere/play.yml"], ids=str)
+@pytest.mark.parametrize("place", [ROOT / "playbooks" / "gpu.yml", "elsewhere/play.yml"], ids=str)
 def test_a_relative_kubeconfig_is_relative_to_the_current_directory(tmp_path: Path, place: Path | str) -> None:
     """Modules look beside the playbook, which may be in the collection."""
     reach = {"name": "kubegpu.autoscale._common", "tasks_from": "cluster"}
