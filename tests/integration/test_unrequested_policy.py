@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -96,6 +97,24 @@ def test_a_pod_that_would_get_gpus_of_others_is_rejected(kube: client.ApiClient,
     why = rejection(kube, attack)
     assert bool(why) is may_get_others(attack), why
     assert not why or "gpus-on-request" in why
+
+
+def with_void(attack: Attack, place: str) -> Attack:
+    """Each container that sets the variable also sets it to `void`, before or after. The API server accepts both."""
+    changed = deepcopy(dict(attack.pod))
+    for found in (*changed["spec"]["containers"], *changed["spec"].get("initContainers", ())):
+        for row in [row for row in found["env"] if row["name"] == VARIABLE]:
+            found["env"].insert(0 if place == "before" else len(found["env"]), {**row, "value": "void"})
+    return Attack(f"{attack.name}, void {place}", changed)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [with_void(attack, place) for attack in FOUND if VARIABLE in str(attack.pod) for place in ("before", "after")],
+    ids=lambda attack: attack.name,
+)
+def test_a_void_beside_the_attack_changes_nothing(kube: client.ApiClient, policy: None, attack: Attack) -> None:
+    assert bool(rejection(kube, attack)) is may_get_others(attack)
 
 
 @pytest.mark.parametrize("attack", GOOD, ids=lambda attack: attack.name)
