@@ -198,7 +198,9 @@ class Prover:
         return replace(seen, nodes=[node for node in seen.nodes if node.name in self._request.nodes])
 
     def _plan(self, seen: Seen) -> Plan:
-        return plan(seen.nodes, seen.record, seen.chain if self._request.chain else None, repeat=self._request.repeat)
+        chain = seen.chain if self._request.chain else None
+        is_seen = any(entry.unrequested == VISIBLE for entry in seen.record.machines.values())
+        return plan(seen.nodes, seen.record, chain, repeat=self._request.repeat, denies=is_seen and self._denies)
 
     def _temporary(self) -> list[tuple[Resource, Manifest]]:
         """The namespace and the PriorityClass, if they exist."""
@@ -354,11 +356,11 @@ class Prover:
         return {entry.node.name: [pod for node, pod in running if node == entry.node.name] for entry in due}
 
     def _judge_idle(self, node: GpuNode, pods: Sequence[Manifest | None]) -> str:
-        """Whether pods without a request see GPUs; empty if one of them has left no result."""
+        """Whether pods without a request see GPUs; empty if one of them has left no result, or if none could run."""
         runs = [read(_message(pod)) for pod in pods if pod is not None and _phase(pod) in _ENDED]
         error = unrequested_gpus(node, sorted({device for run in runs for device in run.devices}))
         if error is None:
-            return DENIED if len(runs) == len(pods) and all(run.is_read for run in runs) else ""
+            return DENIED if runs and len(runs) == len(pods) and all(run.is_read for run in runs) else ""
         if self._denies:
             self._outcome.errors.append(error)
             self._broken.setdefault(node.name, error)

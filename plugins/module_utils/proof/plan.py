@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 from ..errors import enumeration
 from .nodes import GpuNode
-from .record import Entry, Record
+from .record import VISIBLE, Entry, Record
 
 NEW = "new"
 REPEATED = "repeated"
+SEEN = "a pod without a request saw GPUs"
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,24 @@ class Plan:
         return not self.due and not self.chain
 
 
-def plan(nodes: Sequence[GpuNode], record: Record, chain: Mapping[str, str] | None, *, repeat: bool = False) -> Plan:
-    """chain: versions of its components; None to skip it. repeat: also prove what is recorded."""
+def plan(
+    nodes: Sequence[GpuNode],
+    record: Record,
+    chain: Mapping[str, str] | None,
+    *,
+    repeat: bool = False,
+    denies: bool = False,
+) -> Plan:
+    """chain: versions of its components; None to skip it. repeat: also prove what is recorded.
+
+    denies: whether GPUs are only for pods that request them.
+    """
     due: list[Due] = []
     waiting: dict[str, str] = {}
     kept: dict[str, str] = {}
     for node in nodes:
         entry = record.machines.get(node.machine)
-        reason = REPEATED if repeat else _reason(node, entry)
+        reason = REPEATED if repeat else _reason(node, entry, denies)
         if entry is not None and not reason:
             kept[node.name] = entry.at
             if node.provable > entry.gpus:
@@ -66,7 +77,7 @@ def in_use(node: GpuNode, proven: int) -> str:
     return f"{node.provable - proven} of {node.provable} GPUs are in use{pods}"
 
 
-def _reason(node: GpuNode, entry: Entry | None) -> str:
+def _reason(node: GpuNode, entry: Entry | None, denies: bool) -> str:
     """Why it must be proven; empty if not. Devices that have become free must be proven, too."""
     if entry is None:
         return NEW
@@ -76,7 +87,7 @@ def _reason(node: GpuNode, entry: Entry | None) -> str:
         return ", ".join(changes)
     if min(node.asked, node.provable) > entry.gpus:
         return f"{node.provable - entry.gpus} of {node.provable} GPUs were not proven"
-    return ""
+    return SEEN if denies and entry.unrequested == VISIBLE else ""
 
 
 def _obstacle(node: GpuNode) -> str:

@@ -36,7 +36,7 @@ class Cluster(FakeTransport):
     """It keeps what is written. leaves: what CUDA pods leave in their status, by node."""
 
     unserved: Mapping[str, Any] = {}  # why the namespace is not deleted
-    rejects = "none"  # RuntimeClass whose pods have to request a GPU
+    rejects: frozenset[str] = frozenset()  # RuntimeClasses whose pods have to request a GPU
     is_fair = True  # whether each pod gets GPUs of its own
     open_to: frozenset[str] = frozenset()  # RuntimeClasses whose pods see all GPUs without a request
 
@@ -76,7 +76,8 @@ class Cluster(FakeTransport):
         if method == "POST":
             if path.endswith("/pods"):
                 spec = body["spec"]
-                if self.rejects == spec.get("runtimeClassName") and "nvidia.com/gpu" not in str(spec["containers"]):
+                classed = spec.get("runtimeClassName", "")
+                if classed in self.rejects and "nvidia.com/gpu" not in str(spec["containers"]):
                     raise refusal(422, "ValidatingAdmissionPolicy kubegpu-unrequested-gpus denied request")
                 self._run(live)
             path = f"{path}/{live['metadata']['name']}"
@@ -298,7 +299,7 @@ def test_a_policy_that_rejects_pods_without_a_request_denies_them_gpus() -> None
     """It rejects the pod with the RuntimeClass; the one without sees none."""
     cluster = Cluster(gpu1=1)
     cluster.open_to = frozenset({CLASS})
-    cluster.rejects = CLASS
+    cluster.rejects = frozenset({CLASS})
     outcome = prover(cluster, options=IDLE_OPTIONS, unrequested="deny").prove()
 
     assert not outcome.errors
@@ -310,3 +311,28 @@ def test_a_pod_without_a_result_proves_nothing_about_unrequested_gpus(monkeypatc
     outcome = prover(Cluster(gpu1=1), unrequested="deny").prove()
 
     assert outcome.result["nodes"][0]["unrequested"] == ""
+
+
+def test_a_policy_that_rejects_every_such_pod_shows_nothing() -> None:
+    """It may reject the variable in a pod, and not in an image."""
+    cluster = Cluster(gpu1=1)
+    cluster.rejects = frozenset({DEFAULT_RUNTIME, CLASS})
+    outcome = prover(cluster, options=IDLE_OPTIONS, unrequested="deny").prove()
+
+    assert outcome.result["nodes"][0]["unrequested"] == ""
+
+
+@pytest.mark.parametrize("later", ["deny", "auto"])
+@pytest.mark.parametrize("earlier", ["allow", "auto"])
+def test_gpus_that_were_seen_are_an_error_once_they_are_denied(earlier: str, later: str) -> None:
+    """The inventory has no servers, so nothing else that the proof rests on changes."""
+    cluster = Cluster(gpu1=2)
+    cluster.open_to = frozenset({CLASS})
+    assert not prover(cluster, options=IDLE_OPTIONS, unrequested=earlier).prove().errors
+    cluster.answers["GET /api/v1/namespaces/kube-system/configmaps/kubegpu-cluster"] = {"data": {"name": "prod"}}
+    outcome = prover(cluster, options=IDLE_OPTIONS, unrequested=later).prove()
+    assert "requests no GPU sees nvidia0, nvidiactl" in str(outcome.errors[0])
+
+    cluster.open_to = frozenset()
+    outcome = prover(cluster, options=IDLE_OPTIONS, unrequested=later).prove()
+    assert (outcome.errors, statuses(outcome)) == ([], {"gpu1": "proven"})
