@@ -94,7 +94,7 @@ NODE_FEATURE_DISCOVERY = Sign(
 )
 
 _PLUGIN = re.compile(r"nvidia.*device-plugin|k8s-device-plugin|nvidia-gpu-device-plugin")
-# The feature discovery of the plugin has the same image, and offers no GPU.
+# The plugin's feature discovery, and the sidecar that switches its configuration, have the same image and offer no GPU.
 _NO_PLUGIN = re.compile(r"feature-discovery|mps-control|config-manager|mig-manager")
 _SOCKETS = "/device-plugins"
 # The component for NVLink domains has the DRA driver's image, and offers no GPU.
@@ -104,14 +104,16 @@ _NO_DRA = "compute-domain"
 def plugin_container(daemon_set: Manifest) -> Container | None:
     """The container of NVIDIA's device plugin: by its image, or by the kubelet's sockets and the word nvidia."""
     candidates = [
-        container
-        for container in containers_of(daemon_set)
-        if not _NO_PLUGIN.search(container["name"]) and not _NO_PLUGIN.search(str(container.get("image", "")))
+        container for container in containers_of(daemon_set) if not any(map(_NO_PLUGIN.search, _words_of(container)))
     ]
     found = (container for container in candidates if _PLUGIN.search(str(container.get("image", ""))))
     return next(found, None) or next(
         (container for container in candidates if _registers_gpus(daemon_set, container)), None
     )
+
+
+def _words_of(container: Container) -> tuple[str, ...]:
+    return (container["name"], str(container.get("image", "")), *(container.get("command") or ()))
 
 
 def gives_gpus_by_dra(daemon_set: Manifest) -> bool:

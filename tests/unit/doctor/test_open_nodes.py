@@ -47,6 +47,18 @@ def test_a_plugin_depends_on_the_variable_unless_nothing_of_it_does(name: str, s
     assert depends_on_variable(plugin(context, strategy, updated=updated)) is not is_free
 
 
+@pytest.mark.parametrize(("name", "strategy", "updated"), [*product(CONTEXTS, STRATEGIES, (1, 2))])
+def test_the_sidecar_that_switches_its_configuration_changes_nothing(name: str, strategy: str, updated: int) -> None:
+    """With pools or shared GPUs the chart puts it first. It has the plugin's image and not its variables."""
+    alone, beside = (plugin(CONTEXTS[name][0], strategy, updated=updated) for _number in range(2))
+    containers = beside["spec"]["template"]["spec"]["containers"]
+    given = {"image": containers[0]["image"], "securityContext": CONTEXTS[name][0]}
+    containers.insert(0, {"name": "nvidia-device-plugin-sidecar", "command": ["config-manager"], **given})
+
+    assert depends_on_variable(beside) is depends_on_variable(alone)
+    assert got_by_variable(beside) is got_by_variable(alone)
+
+
 @pytest.mark.parametrize("name", CONTEXTS)
 def test_an_exporter_depends_on_it_unless_it_is_privileged(name: str) -> None:
     context, is_privileged = CONTEXTS[name]
