@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconf
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.run_kubeconfig import run_kubeconfig
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_MAP, AUTH_ARG_SPEC
 from kubeconfigs import admin, production, together
 
 
@@ -129,6 +131,23 @@ def test_a_cluster_that_may_be_another_is_refused(
         return
     assert seen in refused(given, context, folder)
     assert given in refused(given, context, folder)
+
+
+# Of kubernetes.core, all options of a login, and those that the run's copy decides or that choose no cluster.
+NO_OTHER = {"kubeconfig", "context", "verify_ssl", "validate_certs", "ssl_ca_cert", "ca_cert", "proxy", "no_proxy"}
+NO_OTHER |= {"proxy_headers", "persist_config"}
+OPTIONS = {*chain(*AUTH_ARG_MAP.items()), *AUTH_ARG_SPEC} - NO_OTHER
+
+
+@pytest.mark.parametrize("option", sorted(OPTIONS))
+def test_no_variable_leads_a_run_elsewhere(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    """AWX's credential for Kubernetes sets host and API key, which kubernetes.core prefers to a kubeconfig."""
+    monkeypatch.setenv(f"K8S_AUTH_{option.upper()}", "other")
+    given = written(tmp_path / "config", production())
+
+    assert f"the environment has K8S_AUTH_{option.upper()}, which would replace" in refused(given, "", folder)
 
 
 def test_paths_in_the_file_mean_what_they_meant(tmp_path: Path, folder: Path) -> None:
