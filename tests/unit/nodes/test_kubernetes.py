@@ -6,6 +6,7 @@ import json
 from base64 import b64encode
 from dataclasses import replace
 from hashlib import sha1
+from itertools import product
 from typing import Any
 
 import pytest
@@ -357,6 +358,23 @@ def test_a_server_joins_by_any_control_plane_and_makes_no_cluster_beside_silent_
 ) -> None:
     new = Node(name="new", planes=planes, silent=silent, elsewhere=elsewhere)
     assert ("#kubernetes_control_planes_silent" in new.refused(**TWO)) == is_refused
+
+
+@pytest.mark.parametrize("outside", list(product(("complete", "bare", "silent", "of the run"), repeat=2)))
+def test_a_control_plane_ends_its_cluster_only_if_no_other_may_remain(outside: tuple[str, str]) -> None:
+    """One that the run leaves out and that does not answer may still work, with a majority that this one is part of."""
+    of = dict(zip(("cp2", "cp3"), outside, strict=True))
+    leaves = Node(
+        planes=("cp1", *of),
+        files=CONTROL_PLANE,
+        hosts=("cp1", *(name for name, kind in of.items() if kind == "of the run")),
+        elsewhere={name: kind == "complete" for name, kind in of.items() if kind in ("complete", "bare")},
+        silent=tuple(name for name, kind in of.items() if kind == "silent"),
+    ).plan(state="absent")
+
+    ends = leaves["steps"]["end_cluster"] and not leaves["refused"]
+    assert ends == (not {"complete", "silent"} & {*outside})
+    assert bool(leaves["refused"]) == ("silent" in outside and "complete" not in outside)
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,11 @@ CANNOT_LEAVE = FindingType(
 @check("a control plane can drain a node that leaves", CANNOT_LEAVE)
 def node_can_leave(node: Kubernetes) -> Iterator[CheckResult]:
     membership = node.membership
-    if not node.is_wanted and node.is_member and not membership.complete and membership.silent:
-        silent = ", ".join(membership.silent)
+    outside = [name for name in membership.silent if name not in membership.all_hosts]
+    if node.is_wanted or not node.is_member or membership.staying:
+        return
+    if outside or (membership.silent and not membership.complete):
+        silent = ", ".join(outside or membership.silent)
         seen = f"cannot be drained or removed from the cluster: its control planes {silent} do not answer"
         yield seen_on(node.host, CANNOT_LEAVE, seen)
 
