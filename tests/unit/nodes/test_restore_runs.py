@@ -6,6 +6,7 @@ write what a snapshot has; tests/integration/test_etcd_backup.py has real member
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -290,6 +291,30 @@ def go_on(fleet: Fleet, then: str, wanted: str, other: str, data: dict[str, str]
         fleet.restore(other)
         name = other
     assert fleet.has_ended(data[name])
+    assert fleet.keeps("new")
+
+
+@pytest.mark.parametrize("lost", [HOSTS, ("cp2",)], ids=["on all", "on one"])
+@pytest.mark.parametrize("step", STEPS)
+def test_no_restore_ends_without_the_data_that_were_prepared(
+    backups: tuple[Fleet, list[str]], tmp_path: Path, step: str, lost: tuple[str, ...]
+) -> None:
+    """Somebody frees a full disk before this step."""
+    template, (wanted, _other) = backups
+    fleet = template.copied(tmp_path / "fleet")
+    plan = fleet.plan(wanted)
+    fleet.copy(plan)
+    with contextlib.suppress(Failed):
+        for words in plan["steps"]:
+            if words[0] == step:
+                for path in [found for host in lost for found in (fleet.folder / host / DATA).glob("restored-*")]:
+                    shutil.rmtree(path)
+            fleet.step(words, HOSTS)
+    if not fleet.has_ended(restored(template, wanted)):
+        assert [host for host in HOSTS if fleet.step_of(host) == "stopped"] == [*lost]
+        fleet.restore(wanted)
+
+    assert fleet.has_ended(restored(template, wanted))
     assert fleet.keeps("new")
 
 

@@ -181,6 +181,24 @@ def test_a_server_without_a_record_of_its_cluster_makes_no_backup(program: Modul
         program.backup(settings(tmp_path))
 
 
+def test_a_copy_of_a_server_makes_no_backup_and_restores_none(program: ModuleType, tmp_path: Path) -> None:
+    """Its backups would displace those of the server that has the same name in the same cluster."""
+    record = json.loads((tmp_path / program.IDENTITY).read_text())
+    (tmp_path / program.IDENTITY).write_text(json.dumps({**record, "machine_id": "a" * 32}))
+    (tmp_path / program.MACHINE_ID).write_text("a" * 32 + "\n")
+    made = Path(program.backup(settings(tmp_path))["backup"])
+    (tmp_path / program.MACHINE_ID).write_text("b" * 32 + "\n")
+    before = sorted(tmp_path.rglob("*"))
+
+    for act in (
+        lambda: program.backup(settings(tmp_path)),
+        lambda: program.prepare(made, digest_of(made), "cp1=https://192.0.2.1:2380"),
+    ):
+        with pytest.raises(program.Failure, match=rf"was written on machine {'a' * 32}, so this server is a copy"):
+            act()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_a_disk_without_space_gets_nothing(program: ModuleType, tmp_path: Path, monkeypatch: Any) -> None:
     """Neither a backup, nor what a restore prepares beside the data of etcd, nor a partial folder."""
     made = Path(program.backup(settings(tmp_path))["backup"])

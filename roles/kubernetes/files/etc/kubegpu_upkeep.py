@@ -37,6 +37,7 @@ from typing import IO, Any
 ROOT = Path("/")
 SETTINGS = "etc/kubernetes/kubegpu/upkeep.json"
 IDENTITY = "etc/kubernetes/kubegpu/cluster.json"
+MACHINE_ID = "etc/machine-id"
 RESTORING = "etc/kubernetes/kubegpu/restoring.json"
 STOPPED = "etc/kubernetes/kubegpu/stopped"
 BACKUP_TIMER = "etc/systemd/system/kubegpu-backup.timer"
@@ -356,6 +357,21 @@ def members() -> dict[str, str]:
     return {url: row.get("name", "") for row in listed for url in row.get("peerURLs", ())}
 
 
+def own_identity(act: str) -> dict[str, Any]:
+    """The record of the cluster, which a copy of the server has as well, with the name of its member."""
+    identity = read_json(ROOT / IDENTITY)
+    if not identity.get("uid"):
+        raise Failure(f"{act}: this server has no record of its cluster. Next: run `kubegpu.autoscale.cluster`")
+    recorded = identity.get("machine_id")
+    if recorded and recorded != (ROOT / MACHINE_ID).read_text(encoding="utf-8").strip():
+        raise Failure(
+            f"{act}: /{IDENTITY} was written on machine {recorded}, so this server is a copy of that one. "
+            f"Nothing was changed. Next: if only /{MACHINE_ID} is new, remove /{IDENTITY} and run "
+            "`kubegpu.autoscale.cluster`"
+        )
+    return identity
+
+
 def data_folder() -> Path:
     return ROOT / flag(manifest(ETCD), "data-dir", "/var/lib/etcd").lstrip("/")
 
@@ -418,9 +434,7 @@ def prune(folder: Path, keep: int, *kept: str) -> dict[str, Any]:
 
 def backup(settings: dict[str, Any]) -> dict[str, Any]:
     """A folder with etcd.db.gz, kubernetes.tar (PKI, kubeconfigs, manifests) and backup.json. It is named last."""
-    identity = read_json(ROOT / IDENTITY)
-    if not identity.get("uid"):
-        raise Failure("backup -> etcd: this server has no record of its cluster. Next: run `kubegpu.autoscale.cluster`")
+    identity = own_identity("backup -> etcd")
     folder = Path(settings["backup_folder"])
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_partial(folder)
@@ -553,16 +567,17 @@ def prepare(folder: Path, sha256: str, peers: str) -> dict[str, Any]:
     """The cluster still runs: what is wrong with the backup fails here."""
     state, name, data = read_json(ROOT / RESTORING), folder.name, data_folder()
     wanted = {"name": name, "sha256": sha256, "members": peers}
-    has_data = state.get("step") != "prepared" or (data / f"restored-{name}/member").is_dir()
-    if state and state.items() >= wanted.items() and has_data:
-        return {"step": state["step"], "changed": False}
-    if state:
+    is_same, step = bool(state) and state.items() >= wanted.items(), state.get("step", "prepared")
+    has_data = step not in ("prepared", "stopping", "stopped") or (data / f"restored-{name}/member").is_dir()
+    if is_same and has_data:
+        return {"step": step, "changed": False}
+    if state and (not is_same or step == "prepared"):
         abort()
+        step = "prepared"
     record = read_json(folder / RECORD)
     if record.get("format") != 1 or not (folder / SNAPSHOT).is_file():
         raise Failure(f"restore -> {folder}: this is no backup of this collection. Nothing was changed")
-    identity = read_json(ROOT / IDENTITY)
-    if not identity.get("uid") or record["identity"].get("uid") != identity["uid"]:
+    if record["identity"].get("uid") != own_identity(f"restore -> {name}")["uid"]:
         raise Failure(f"restore -> {name}: the backup is not of this server's cluster. Nothing was changed")
     require_space(data, 2 * int(record["snapshot"].get("totalSize", 0)))
     text, partial, snapshot = manifest(ETCD), data / f"restored-{name}.partial", data / f"restored-{name}.db.partial"
@@ -582,7 +597,7 @@ def prepare(folder: Path, sha256: str, peers: str) -> dict[str, Any]:
     finally:
         snapshot.unlink(missing_ok=True)
         shutil.rmtree(partial, ignore_errors=True)
-    return step_done(wanted, "prepared")
+    return step_done(wanted, step)
 
 
 def unpack(packed: Path, snapshot: Path, sha256: str) -> None:
@@ -640,10 +655,17 @@ def stop(sha256: str) -> dict[str, Any]:
 def swap(sha256: str) -> dict[str, Any]:
     """The data before stay beside it, and no restore removes them."""
     state = began(sha256)
-    if state["step"] != "stopped":
+    if state["step"] not in ("stopped", "swapping"):
         return {"step": state["step"], "changed": False}
     data = data_folder()
     restored, current = data / f"restored-{state['name']}", data / "member"
+    if state["step"] == "stopped":
+        if not (restored / "member").is_dir():
+            raise Failure(
+                f"restore -> {state['name']}: {restored} is missing, so etcd would start with its previous data. "
+                "Next: restore this backup again, which prepares it again"
+            )
+        step_done(state, "swapping")
     if (restored / "member").exists():
         if current.exists():
             current.rename(tempfile.mkdtemp(prefix=f"member.before-{state['name']}-", dir=data))
