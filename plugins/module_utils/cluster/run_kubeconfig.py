@@ -57,7 +57,7 @@ def run_kubeconfig(given: str, context: str, folder: Path) -> RunKubeconfig:
             _create(copy, _chosen(given, source, context))
         except HopError as err:
             reason = copy.with_name(f"{copy.name}-refused")
-            is_missing = not source.is_file()
+            is_missing = not source.is_file() and os.pathsep not in str(source)  # several files are not supported
             _replace(reason, refusal(str(source), err, is_missing=is_missing))
             return RunKubeconfig(str(reason), not is_missing)
         _remove_leftovers(copy)

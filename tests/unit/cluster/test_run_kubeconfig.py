@@ -133,6 +133,16 @@ def test_a_cluster_that_may_be_another_is_refused(
     assert given in refused(given, context, folder)
 
 
+def test_several_files_are_no_missing_file(tmp_path: Path, folder: Path) -> None:
+    """Otherwise a removal would end without an error and without a removal, as for a cluster that is gone."""
+    files = (written(tmp_path / "one", production()), written(tmp_path / "two", admin()))
+    run = run_kubeconfig(":".join(files), "", folder)
+
+    assert run.exists
+    assert not names_no_file({"kubeconfig": run.path})
+    assert "several files in one variable are not supported" in refused(":".join(files), "", folder)
+
+
 # Of kubernetes.core, all options of a login, and those that the run's copy decides or that choose no cluster.
 NO_OTHER = {"kubeconfig", "context", "verify_ssl", "validate_certs", "ssl_ca_cert", "ca_cert", "proxy", "no_proxy"}
 NO_OTHER |= {"proxy_headers", "persist_config"}
