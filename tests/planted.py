@@ -106,6 +106,16 @@ NAMED: dict[str, Callable[[str], Any]] = {
 OF_TEXTS = ("mapping", "list", "YAML", "JSON", "Base64", "template", "YAML in YAML")
 
 
+# Texts of which another text is made: a public name has the value.
+NAMES_BEFORE: dict[str, Callable[[str], str]] = {
+    "argument": lambda text: f"run --set={text}",
+    "argument of a name": lambda text: f"run --set=main.value={text}",
+    "variable": lambda text: f"Environment=OPTIONS={text}",
+    "quoted variable": lambda text: f'OPTIONS="-v {text}" run',
+    "variable in a shell": lambda text: f"sh -c 'OPTIONS=\"{text}\" run'",
+}
+
+
 def _generated() -> Iterator[tuple[str, Any]]:
     for place in PLACES:
         for carrier, carry in CARRIERS.items():
@@ -116,6 +126,11 @@ def _generated() -> Iterator[tuple[str, Any]]:
     for what, text in TEXTS.items():
         for carrier in OF_TEXTS:
             yield f"{what} ({carrier})", CARRIERS[carrier]({"text": text})
+        for before, name in NAMES_BEFORE.items():
+            if not set(text) & set("\n\"'"):
+                yield f"{what} after a public name ({before})", {"args": [name(text)]}
+    for before, name in NAMES_BEFORE.items():
+        yield f"name after a public name ({before})", {"args": [name(f"grafana.adminPassword={PLANT}")]}
     for carrier, carry in CARRIERS.items():
         yield f"Secret ({carrier})", carry({"manifests": [SECRET]})
         yield f"Secret in Base64 ({carrier})", carry({"manifests": [{**SECRET, "data": {"user": encoded(PLANT)}}]})

@@ -94,9 +94,12 @@ _NAMELESS = (
     ),
     re.compile(r"\b(?P<secret>eyJ[\w-]{8,}\.[\w-]+\.[\w-]*)"),
 )
+# NAME=x. The value of a public name may have names itself: `--set=password=x`, `OPTIONS="-Dpassword=x"`.
+# A run of letters is looked at once, because a picture or an archive in a text has long ones.
+_ASSIGNED_NAME = re.compile(r"(?<![\w.-])(?:(?![A-Za-z])[\w.-])*" + _NAME + "=")
+_ASSIGNED = re.compile(_NAME + r"=(?:\"(?P<secret>[^\"\n]+)\"|'(?P<single>[^'\n]+)'|(?P<bare>[^\s\"',;&|]+))")
 _NAMED = (
-    # NAME=x, `--name x`, a line of YAML or INI, and a container's variable in such lines or in JSON.
-    re.compile(_NAME + r"=(?:\"(?P<secret>[^\"\n]+)\"|'(?P<single>[^'\n]+)'|(?P<bare>[^\s\"',;&|]+))"),
+    # `--name x`, a line of YAML or INI, and a container's variable in such lines or in JSON.
     re.compile(r"(?<!\S)--?" + _NAME + r"\s+(?P<secret>[^\s-]\S*)"),
     re.compile(r"^[ \t#;]*(?:- )?[\"']?" + _NAME + r"[\"']?[ \t]*[:=][ \t]+(?P<secret>\S[^\n]*)", re.M),
     re.compile(r"\\*[\"']" + _NAME + r"\\*[\"']\s*:\s*\\*[\"'](?P<secret>[^\"'\\]+)"),
@@ -281,17 +284,26 @@ class _Redaction:
         text = _ENCODED.sub(lambda run: str(self._whole(run[0], path)) if self._is_encoded(run[0]) else run[0], text)
         for pattern in _NAMELESS:
             text = pattern.sub(lambda match: self._piece(match, path), text)
+        text = self._assigned(text, path)
         for pattern in _NAMED:
             text = pattern.sub(lambda match: self._named_piece(match, path), text)
         return text
+
+    def _assigned(self, text: str, path: str) -> str:
+        shown, end, name = "", 0, _ASSIGNED_NAME.search(text)
+        while name:
+            match = _ASSIGNED.match(text, name.start("name")) if _is_named_secret(name["name"]) else None
+            if match:
+                shown, end = shown + text[end : match.start()] + self._named_piece(match, path), match.end()
+            name = _ASSIGNED_NAME.search(text, match.end() if match else name.end())
+        return shown + text[end:]
 
     def _named_piece(self, match: re.Match[str], path: str) -> str:
         name, given = match["name"], match[match.lastgroup or "secret"]
         # `secret="login"` selects in PromQL. A mapping or a block that follows a key has its own keys.
         is_value = given[0] not in "{[|>&*" and given not in ("true", "false", "null")
         is_matcher = re.match(r"secret=[\"']", match[0], re.I) is not None
-        is_named = (is_secret_name(name) and not is_matcher) or _SIGNATURE.search(_words(name))
-        is_secret = is_value and is_named and not _is_count(name, given)
+        is_secret = is_value and _is_named_secret(name) and not is_matcher and not _is_count(name, given)
         return self._piece(match, path) if is_secret else match[0]
 
     def _piece(self, match: re.Match[str], path: str) -> str:
@@ -302,6 +314,10 @@ class _Redaction:
         self.found.append(Secret(path, secret))
         start, end = (place - match.start() for place in match.span(group))
         return match[0][:start] + HIDDEN + match[0][end:]
+
+
+def _is_named_secret(name: str) -> bool:
+    return is_secret_name(name) or _SIGNATURE.search(_words(name)) is not None
 
 
 def _is_below(key: str, inner: Any, path: str, below: bool) -> bool:
