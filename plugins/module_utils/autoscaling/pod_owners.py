@@ -15,9 +15,11 @@ STATUS_REPLICAS = {
     "Deployment": ("deployment", "kube_deployment_status_replicas"),
     "StatefulSet": ("statefulset", "kube_statefulset_status_replicas"),
 }
-# Kubernetes' controllers renew these every few seconds. If kube-state-metrics sees no renewal, all of it is old.
-_RENEWED = f'kube_lease_renew_time{{lease=~"kube-scheduler|kube-controller-manager",{_STATES}}}'
-FROZEN_STATES = f"(max({_RENEWED}) == max({_RENEWED} offset 2m))"
+# Kubernetes' controllers renew these every few seconds. If kube-state-metrics sees no renewal, all of it is old. Users
+# can create a Lease of such a name in their namespace, with a time in the future: one that is renewed is enough.
+_LEASES = f'kube_lease_renew_time{{lease=~"kube-scheduler|kube-controller-manager",{_STATES}}}'
+_RENEWED, _RENEWED_BEFORE = (f"max by (namespace, lease) ({_LEASES}{ago})" for ago in ("", " offset 2m"))
+FROZEN_STATES = f"(count({_RENEWED} == {_RENEWED_BEFORE}) unless count({_RENEWED} != {_RENEWED_BEFORE}))"
 
 
 def pods_of(kind: str, name: str, namespace: str) -> str:
