@@ -92,6 +92,7 @@ def collections(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "upgrade_preflight": LOOK_OF_UPGRADE,
             "main": WORK,
             "upgrade": WORK,
+            "unrequested": [],
         }.items():
             (tasks / f"{name}.yml").write_text(json.dumps([*content, REBOOT] if role == "nvidia_driver" else content))
         (tasks.parent / "meta").symlink_to(ROOT / "roles" / role / "meta")
