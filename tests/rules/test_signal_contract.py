@@ -428,14 +428,25 @@ OF_FIELD: dict[str, Callable[[Entry, Case, Entries], Entry]] = {
 }
 
 
-def of_field(fault: str, name: str) -> Fault:
-    def changed(entries: Entries, case: Case) -> Entries:
-        return [
-            OF_FIELD[fault](entry, case, entries) if in_todays(entry.field) == name and entry.is_first else entry
-            for entry in entries
-        ]
+# A row of one field with the contrary value, by another target. All fields at once would give these rows away.
+ADDED = {"forged": EVIL, "of another cluster": THERE}
 
-    return changed
+
+def of_field(fault: str, name: str) -> Fault:
+    def changed(entries: Entries, case: Case) -> Iterator[Entry]:
+        for entry in entries:
+            is_affected = in_todays(entry.field) == name and entry.is_first
+            if not is_affected:
+                yield entry
+            elif fault in OF_FIELD:
+                yield OF_FIELD[fault](entry, case, entries)
+            else:
+                instance = {} if entry.input == "model_servers" else {"instance": "evil:80"}
+                other = before(entry, case, entries)
+                yield entry
+                yield replace(other, target=ADDED[fault], labels={**entry.labels, **instance})
+
+    return lambda entries, case: list(changed(entries, case))
 
 
 def of_input(name: str, change: Callable[[Entry, Case], Iterable[Entry]]) -> Fault:
@@ -462,6 +473,8 @@ def forged(busy: float, target: Labels) -> Callable[[Entry, Case], Iterable[Entr
             values = constant(contrary(entry))
         else:
             values = [value and busy * value for value in entry.values]
+            # Counters that begin later: what a request costs is known by then.
+            values = [None] * ONSET * (entry.input == "istio") + values[ONSET * (entry.input == "istio") :]
         instance = {"instance": "evil:80"} if entry.input != "model_servers" or target is not THERE else {}
         other = replace(entry, values=values, target=target, labels={**entry.labels, **instance})
         yield other
@@ -589,6 +602,8 @@ def untold(case: Case) -> str:
         return "the sum of used and free memory is not exported: nothing tells which of them is wrong"
     if case.is_llm and stuck and case.of != "up":
         return "a server's gauges may stand still for as long as its load does, and it exports no other witness"
+    if case.is_stateful and stuck and case.of == "kube_pod_deletion_timestamp":
+        return "the status of a StatefulSet counts terminating pods, so none of its numbers tells whether a pod is one"
     if case.of == "up":
         return "Prometheus writes it beside the rows of each target, so it is never wrong by itself"
     return ""
@@ -676,13 +691,16 @@ def cases(profile: str) -> list[Case]:
             (field_, fault)
             for input_, field_ in fields(profile, base.shape)
             if is_asked(base, input_)
-            for fault in OF_FIELD
+            for fault in (*OF_FIELD, *ADDED)
             if is_possible(input_, field_, fault)
         ]
         for turn, (of, fault) in enumerate([*inputs, *single]):
             case = replace(base, of=of, fault=fault, turn=turn + list(TRUTHS).index(base.truth))
             # Exact values and even loads matter where a part differs from what it was, or from its witness.
             is_whole = base.shape in WHOLE and (profile == ONE_OF_ALL or base.truth not in ("busy", "idle"))
+            # A state of a pod counts most where the pod's load is most of the workload's.
+            is_state = base.shape == "1 GPU" and (of.startswith("kube_") and base.truth != "idle")
+            is_whole = is_state or (is_whole and not of.startswith("kube_"))
             if (is_whole or base.truth in FIRST or fault == "nothing") and not untold(case):
                 found.append(case)
     return found
@@ -691,11 +709,7 @@ def cases(profile: str) -> list[Case]:
 def is_asked(case: Case, input_: str) -> bool:
     """Whether its faults are cases of this profile and shape: states of pods are read alike."""
     if input_ == "kube_state_metrics":
-        return (
-            case.profile == ONE_OF_ALL
-            and case.shape in ("2 GPUs", "claims")
-            and (case.shape not in WHOLE or case.truth not in ("busy", "idle"))
-        )
+        return case.profile == ONE_OF_ALL and (case.shape, case.pods) in (("1 GPU", 3), ("claims", 3))
     if input_ == "istio":
         return replace(case, of="istio").has_demand
     if input_:
@@ -709,6 +723,9 @@ def is_possible(input_: str, field_: str, fault: str) -> bool:
         return input_ == "exporter" or (input_ == "model_servers" and not COUNTERS.fullmatch(field_))
     if fault == "missing from the start":
         return input_ == "exporter"
+    if fault in ADDED:
+        # A counter is added to the others, and an answer of a pod is written by Prometheus itself.
+        return input_ in ("exporter", "kube_state_metrics") and field_ != LEASE
     return fault != "stuck at 1" or input_ == "kube_state_metrics"
 
 

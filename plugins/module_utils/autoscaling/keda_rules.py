@@ -105,9 +105,17 @@ class Decisions:
             f'(max by (namespace, pod) (kube_pod_status_phase{{phase="{phase}",{states}}}) == 1)'
             for phase in ("Pending", "Running", "Failed")
         )
-        pending = f"({pending} unless {running})"
-        existing = " or ".join(
-            _by_workload(series, label, kind, states) for kind, (label, series) in STATUS_REPLICAS.items()
+        pending, failed = (f"({phase} unless {running})" for phase in (pending, failed))
+        active = (
+            f"({owned}{within} unless on (namespace, pod) kube_pod_deletion_timestamp{{{states}}} "
+            f"unless on (namespace, pod) {failed})"
+        )
+        # The status of a StatefulSet counts terminating pods, too.
+        counted = {"Deployment": active, "StatefulSet": f"{owned}{within}"}
+        lost = " or ".join(
+            f"({_by_workload(series, label, kind, states)} > on ({_OF_WORKLOAD}) "
+            f"count by ({_OF_WORKLOAD}) ({counted[kind]}))"
+            for kind, (label, series) in STATUS_REPLICAS.items()
         )
         said, missing, waiting = self._of("values"), self._of("missing"), self._of("pending")
         total, voters, cautious, asked = self._of("total"), self._of("voters"), self._of("cautious"), self._of("asked")
@@ -115,21 +123,7 @@ class Decisions:
             owned,
             f"{owners(namespace)}\nand on ({_OF_WORKLOAD})\n{self.target}{within}\nunless on ()\n{FROZEN_STATES}",
         )
-        yield _recording(
-            pods,
-            f"""
-            {owned}{within}
-            unless on (namespace, pod)
-            kube_pod_deletion_timestamp{{{states}}}
-            unless on (namespace, pod)
-            {failed}
-            unless on ({_OF_WORKLOAD})
-            (
-              ({existing})
-              > on ({_OF_WORKLOAD})
-              count by ({_OF_WORKLOAD}) ({owned}{within})
-            )""",
-        )
+        yield pods, f"{active}\nunless on ({_OF_WORKLOAD})\n({lost})"
         yield _recording(
             value,
             f"""
