@@ -700,7 +700,9 @@ def cases(profile: str) -> list[Case]:
             is_whole = base.shape in WHOLE and (profile == ONE_OF_ALL or base.truth not in ("busy", "idle"))
             # A state of a pod counts most where the pod's load is most of the workload's.
             is_state = base.shape == "1 GPU" and (of.startswith("kube_") and base.truth != "idle")
-            is_whole = is_state or (is_whole and not of.startswith("kube_"))
+            is_whole = is_state or (is_whole and not of.startswith("kube_") and fault != "late")
+            if base.shape == "claims" and of.startswith("kube_") and "requests" not in of:
+                continue
             if (is_whole or base.truth in FIRST or fault == "nothing") and not untold(case):
                 found.append(case)
     return found
@@ -761,7 +763,7 @@ def recorded(profile: str) -> Recorded:
     assert "err:" not in output, output[:2000]
     assert output.count("got:") == len(some), output[:2000]
     found: dict[tuple[str, str], dict[str, float]] = {}
-    for text, value in re.findall(r"\{([^}]*)\} ([-+\w.]+)", output):
+    for text, value in re.findall(r"\{([^}]+)\} ([-+\w.]+)", output):
         labels = dict(re.findall(r'(\w+)="([^"]*)"', text))
         found.setdefault((labels["__name__"], labels["namespace"]), {})[labels.get("pod", "")] = float(value)
     return found
@@ -799,8 +801,10 @@ def rules_and_test(profile: str, some: Sequence[Case]) -> tuple[dict[str, Any], 
     return {"groups": groups}, {
         "interval": f"{INTERVAL_S}s",
         "input_series": [*{row["series"]: row for entry in entries for row in series(entry)}.values()],
-        # promtool shows what it has got where it expects something else.
-        "promql_expr_test": [{"expr": f'{{__name__=~"{wanted}"}}', "eval_time": f"{JUDGED_S}s", "exp_samples": []}],
+        # promtool shows what it has got where it expects something else, here always a 1.
+        "promql_expr_test": [
+            {"expr": f'{{__name__=~"{wanted}"}} or vector(1)', "eval_time": f"{JUDGED_S}s", "exp_samples": []}
+        ],
     }
 
 
