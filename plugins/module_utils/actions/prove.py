@@ -28,7 +28,7 @@ from ..proof import manifests
 from ..proof.basis import ClusterParts
 from ..proof.cuda import CudaRun, cuda_errors, missing_gpus, read, together, unfinished_fabric, unrequested_gpus
 from ..proof.nodes import GpuNode, Server
-from ..proof.plan import Due, Plan, in_use, plan
+from ..proof.plan import Due, Plan, in_use, may_count, plan
 from ..proof.record import DENIED, NAME, NAMESPACE, VISIBLE, Entry, Record
 from .outcome import Outcome
 from .proof_of_chain import ChainProof
@@ -169,12 +169,13 @@ class Prover:
                     "`kubectl get nodes --show-labels`",
                 )
             )
-        if self._rows and not self._outcome.errors and all(row["status"] == "waiting" for row in self._rows):
-            reasons = "; ".join(f"{row['node']}: {row['reason']}" for row in self._rows[:SHOWN_NODES])
+        waiting = [row for row in self._rows if row["status"] == "waiting" and not row["gpus"]]
+        if waiting and not self._outcome.errors and len(waiting) == len(self._rows):
+            reasons = "; ".join(f"{row['node']}: {row['reason']}" for row in waiting[:SHOWN_NODES])
             self._outcome.errors.append(
                 HopError(
                     Hop.NODE,
-                    seen=f"nothing was proven on {enumeration([row['node'] for row in self._rows])}. {reasons}",
+                    seen=f"nothing was proven on {enumeration([row['node'] for row in waiting])}. {reasons}",
                     fix="run the playbook kubegpu.autoscale.verify once a GPU is free, or set kubegpu_proof: false",
                 )
             )
@@ -410,11 +411,11 @@ class Prover:
         node = due.node
         pod = next((pod for pod in pods if pod is None or _is_displaced(pod) or _phase(pod) not in _ENDED), pods[0])
         if pod is None or _is_displaced(pod):
-            self._row(node, "waiting", "its pod was preempted, evicted or deleted")
+            self._wait(node, "its pod was preempted, evicted or deleted", before)
             return {}
         if _phase(pod) not in _ENDED:
             if _lacks_gpu(pod):
-                self._row(node, "waiting", in_use(node, 0) if node.users else "no GPU is free any more")
+                self._wait(node, in_use(node, 0) if node.users else "no GPU is free any more", before)
                 return {}
             error = self._not_started(node, pod)
             self._outcome.errors.append(error)
@@ -445,10 +446,22 @@ class Prover:
     def _failed(self, node: GpuNode, error: HopError, before: Entry | None, unrequested: str = "") -> dict[str, Entry]:
         """Keeps the number of earlier proven GPUs as expected."""
         self._row(node, "failed", error.seen, unrequested=unrequested)
-        recorded = {"text": error.seen, "cause": error.cause, "fix": error.fix, **error.result}
         gpus = before.gpus if before else 0
-        entry = Entry(self._at(), node.versions, node.name, gpus, error=recorded, unrequested=unrequested)
+        entry = Entry(self._at(), node.versions, node.name, gpus, error=_recorded(error), unrequested=unrequested)
         return {node.machine: entry}
+
+    def _wait(self, node: GpuNode, reason: str, before: Entry | None) -> None:
+        """It cannot be proven now. A failure stays an error until a proof succeeds; an earlier proof may count."""
+        is_open = before is not None and before.unrequested == VISIBLE and self._denies
+        if before and (before.error or is_open):
+            seen = unrequested_gpus(node, ["GPUs"]) if not before.error else None
+            error = _unresolved(Hop.NODE, replace(before, error=_recorded(seen)) if seen else before, reason)
+            self._outcome.errors.append(error)
+            self._row(node, "failed", error.seen, unrequested=before.unrequested)
+        elif before and not self._request.repeat and may_count(node, before):
+            self._row(node, "waiting", f"{reason}; it was proven {before.at}", gpus=before.gpus)
+        else:
+            self._row(node, "waiting", reason)
 
     def _not_started(self, node: GpuNode, pod: Manifest) -> HopError:
         events = self._kube.list(EVENTS, namespace=self._options.namespace, field_selector="reason=FailedCreate") or ()
@@ -483,7 +496,7 @@ class Prover:
             proof.prove(nodes, gpus)
         except (HopError, ApiError) as err:
             if self._lost_its_gpu():
-                self._chain = {**proof.describe(), "status": "waiting", "reason": "another pod uses its GPU"}
+                self._chain = {**proof.describe(), **self._waiting_chain(seen, "another pod uses its GPU")}
                 return record
             self._outcome.errors.append(err)
             self._chain = {**proof.describe(), "status": "failed", "reason": _first_line(err)}
@@ -538,7 +551,7 @@ class Prover:
                 unrequested = entry.unrequested if entry else ""
                 self._row(node, "kept", planned.kept[node.name], gpus=kept, text=text, unrequested=unrequested)
             else:
-                self._row(node, "waiting", planned.waiting[node.name])
+                self._wait(node, planned.waiting[node.name], entry)
         if self._chain["status"] == "off" and self._request.chain:
             self._chain |= self._unproven_chain(seen, planned, dry_run)
 
@@ -550,7 +563,30 @@ class Prover:
             return {"status": "due", "reason": planned.chain}
         if self._stopped:
             return {"status": "failed", "reason": self._stopped}
-        return {"status": "waiting", "reason": _why_no_workload(seen.nodes)}
+        return self._waiting_chain(seen, _why_no_workload(seen.nodes))
+
+    def _waiting_chain(self, seen: Seen, reason: str) -> dict[str, Any]:
+        """It cannot be proven now. A failure stays an error until a proof succeeds."""
+        if seen.record.chain is None or not seen.record.chain.error:
+            return {"status": "waiting", "reason": reason}
+        error = _unresolved(Hop.WORKLOAD, seen.record.chain, reason)
+        self._outcome.errors.append(error)
+        return {"status": "failed", "reason": error.seen}
+
+
+def _recorded(error: HopError) -> dict[str, Any]:
+    return {"text": error.seen, "cause": error.cause, "fix": error.fix, **error.result}
+
+
+def _unresolved(hop: Hop, entry: Entry, obstacle: str) -> HopError:
+    """The error of the last proof, which cannot be repeated now."""
+    return HopError(
+        hop,
+        seen=f"{str(entry.error['text']).partition(chr(10))[0]}. This is from the proof of {entry.at}, and nothing was "
+        f"proven since: {obstacle}",
+        cause=str(entry.error.get("cause", "")),
+        fix=f"{entry.error.get('fix', '')}; then run the playbook kubegpu.autoscale.verify".removeprefix("; then "),
+    )
 
 
 def _takes_workload(node: GpuNode) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import enumeration
-from .nodes import GpuNode
+from .nodes import GpuNode, Server
 from .record import VISIBLE, Entry, Record
 
 NEW = "new"
@@ -88,6 +88,13 @@ def _reason(node: GpuNode, entry: Entry | None, denies: bool) -> str:
     if min(node.asked, node.provable) > entry.gpus:
         return f"{node.provable - entry.gpus} of {node.provable} GPUs were not proven"
     return SEEN if denies and entry.unrequested == VISIBLE else ""
+
+
+def may_count(node: GpuNode, entry: Entry) -> bool:
+    """Whether an earlier proof has not been refuted: at most values that its server reports are unknown in this run."""
+    lost = {name: value for name, value in entry.versions.items() if name not in node.versions}
+    is_unread = node.server is None and lost.keys() <= Server(node.name).reported.keys()
+    return not entry.error and (is_unread or not lost) and not entry.changes({**node.versions, **lost})
 
 
 def _obstacle(node: GpuNode) -> str:

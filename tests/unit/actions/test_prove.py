@@ -37,6 +37,8 @@ class Cluster(FakeTransport):
 
     unserved: Mapping[str, Any] = {}  # why the namespace is not deleted
     rejects: frozenset[str] = frozenset()  # RuntimeClasses whose pods have to request a GPU
+    loses_pods = False  # whether pods that request GPUs are deleted
+    leaves_pending = ""  # why the scheduler leaves pods that request GPUs pending
     is_fair = True  # whether each pod gets GPUs of its own
     open_to: frozenset[str] = frozenset()  # RuntimeClasses whose pods see all GPUs without a request
 
@@ -66,7 +68,8 @@ class Cluster(FakeTransport):
         if method == "DELETE":
             self.answers.pop(f"GET {path}", None)
             if path == NAMESPACE_PATH:
-                self.answers["GET /api/v1/pods"]["items"] = []
+                pods = self.answers["GET /api/v1/pods"]
+                pods["items"] = [pod for pod in pods["items"] if pod["metadata"].get("namespace") != NAMESPACE]
                 if self.unserved:
                     self.answers[f"GET {path}"] = {"metadata": {"name": NAMESPACE}, "status": self.unserved}
             return {}
@@ -100,6 +103,11 @@ class Cluster(FakeTransport):
             message = json.dumps({**found, "gpus": found["gpus"][begin : begin + gpus]})
         ended = {"terminated": {"message": message, "exitCode": 0}}
         pod["status"] = {"phase": "Succeeded", "containerStatuses": [{"name": "main", "state": ended}]}
+        if gpus and self.leaves_pending:
+            condition = {"type": "PodScheduled", "status": "False", "message": self.leaves_pending}
+            pod["status"] = {"phase": "Pending", "conditions": [condition]}
+        if gpus and self.loses_pods:
+            return
         self.answers["GET /api/v1/pods"]["items"].append(pod)
 
     def unrequested(self, spec: Mapping[str, Any]) -> str:
@@ -336,3 +344,93 @@ def test_gpus_that_were_seen_are_an_error_once_they_are_denied(earlier: str, lat
     cluster.open_to = frozenset()
     outcome = prover(cluster, options=IDLE_OPTIONS, unrequested=later).prove()
     assert (outcome.errors, statuses(outcome)) == ([], {"gpu1": "proven"})
+
+
+def busy(cluster: Cluster, name: str, *, on: str) -> None:
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
+    pod = {"metadata": {"namespace": "ml", "name": name}, "spec": {"nodeName": on, "containers": [container]}}
+    cluster.answers["GET /api/v1/pods"]["items"].append({**pod, "status": {"phase": "Running"}})
+
+
+def away(cluster: Cluster, name: str) -> None:
+    for found in cluster.answers["GET /api/v1/nodes"]["items"]:
+        if found["metadata"]["name"] == name:
+            found["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+
+
+def lose_pod(cluster: Cluster, _name: str) -> None:
+    cluster.loses_pods = True
+
+
+def lose_pod_to_another(cluster: Cluster, _name: str) -> None:
+    cluster.leaves_pending = "0/2 nodes are available: 1 Insufficient nvidia.com/gpu."
+
+
+def fill(cluster: Cluster, name: str) -> None:
+    busy(cluster, "chat", on=name)
+
+
+OBSTACLES = [fill, away, lose_pod, lose_pod_to_another]
+FAILURES: dict[str, dict[str, Any]] = {
+    "CUDA": {"error": {"text": "node gpu1: CUDA does not compute", "code": 999, "function": "cuInit"}},
+    "not started": {"error": {"text": "node gpu1: the CUDA pod did not end", "cause": "why", "fix": "what"}},
+    "unrequested": {
+        "error": {"text": "node gpu1: a pod sees GPUs", "unrequested": "visible"},
+        "unrequested": "visible",
+    },
+    "seen while allowed": {"unrequested": "visible"},
+}
+
+
+@pytest.mark.parametrize("repeat", [False, True])
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_recorded_failure_stays_an_error_until_a_proof_succeeds(failure: str, obstacle: Any, repeat: bool) -> None:
+    cluster = Cluster(gpu1=2, gpu2=1)
+    prover(cluster).prove()
+    data = cluster.answers[f"GET {RECORD}"]["data"]
+    before = {**json.loads(data["machine-gpu1"]), **FAILURES[failure]}
+    data["machine-gpu1"] = json.dumps(before)
+    obstacle(cluster, "gpu1")
+    for _run in range(2):
+        outcome = prover(cluster, unrequested="deny", repeat=repeat).prove()
+        assert [error for error in outcome.errors if "node gpu1: " in str(error)], outcome.result
+        assert statuses(outcome)["gpu1"] == "failed"
+        assert cluster.record()["machine-gpu1"] == before
+
+
+def test_a_chain_that_failed_stays_an_error_until_a_proof_succeeds() -> None:
+    cluster = Cluster(gpu1=1)
+    prover(cluster).prove()
+    failed = {"at": "2026-11-28T07:00:00+00:00", "error": {"text": "hpa: it did not scale up\n  fix: it"}}
+    cluster.answers[f"GET {RECORD}"]["data"]["chain"] = json.dumps(failed)
+    for obstacle in (fill, away):
+        obstacle(cluster, "gpu1")
+        outcome = prover(cluster, chain=True).prove()
+        assert "it did not scale up. This is from the proof of 2026-11-28" in str(outcome.errors)
+        assert (statuses(outcome), outcome.result["chain"]["status"]) == ({"gpu1": "kept"}, "failed")
+
+
+@pytest.mark.parametrize("repeat", [False, True])
+@pytest.mark.parametrize("is_changed", [False, True])
+@pytest.mark.parametrize("is_read", [False, True])
+@pytest.mark.parametrize("obstacle", [None, *OBSTACLES])
+def test_what_this_run_does_not_read_is_neither_kept_nor_a_failure(
+    obstacle: Any, is_read: bool, is_changed: bool, repeat: bool
+) -> None:
+    """Only an obstacle together with a change, or with a repetition, leaves a run without any proof."""
+    cluster = Cluster(gpu1=2)
+    servers = (Server("gpu1", gpus=2, driver="580", uuids=("a", "b"), toolkit="1.20", toolkit_config="abc"),)
+    assert not prover(cluster, servers=servers).prove().errors
+    if is_changed:
+        cluster.answers["GET /api/v1/nodes"]["items"][0]["status"]["nodeInfo"]["bootID"] = "another"
+    if obstacle:
+        obstacle(cluster, "gpu1")
+    outcome = prover(cluster, servers=servers if is_read else (), repeat=repeat).prove()
+    [row] = outcome.result["nodes"]
+
+    is_same = is_read and not is_changed and not repeat
+    assert row["status"] == ("kept" if is_same else "waiting" if obstacle else "proven")
+    assert bool(outcome.errors) == (bool(obstacle) and (is_changed or repeat))
+    if row["status"] == "waiting":
+        assert ("it was proven 20" in row["reason"]) != bool(outcome.errors)
