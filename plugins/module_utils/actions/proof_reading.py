@@ -11,12 +11,25 @@ from ..autoscaling.manifests import Manifest
 from ..chain.objects import labels_of
 from ..chain.selectors import labels_match
 from ..cluster.errors import ApiError
-from ..cluster.kube import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS, PROMETHEUSES, KubeClient
+from ..cluster.kube import (
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    PROMETHEUSES,
+    RUNTIME_CLASSES,
+    KubeClient,
+    Resource,
+)
 from ..proof import basis
 from ..proof.nodes import GpuNode, Server, gpu_nodes
 from ..proof.record import NAME, NAMESPACE, Record, record_of
 
 _DEPLOYED = f"{basis.NAME_LABEL} in ({','.join(basis.DEPLOYMENTS)})"
+_ADMISSION = "admissionregistration.k8s.io/v1"
+POLICIES = Resource(_ADMISSION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies")
+POLICY_BINDINGS = Resource(_ADMISSION, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings")
 _LIVE = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -52,6 +65,9 @@ class Reader:
             daemon_sets=kube.list(DAEMON_SETS) or (),
             deployments=_readable(kube, DEPLOYMENTS, _DEPLOYED),
             prometheuses=_readable(kube, PROMETHEUSES),
+            admission=[
+                found for kind in (POLICIES, POLICY_BINDINGS, RUNTIME_CLASSES) for found in _readable(kube, kind)
+            ],
             kubernetes=str(kube.get_raw("/version", retry=True).get("gitVersion", "")),
         )
         pods = (kube.list(PODS, field_selector=_LIVE) or ()) if with_pods else ()

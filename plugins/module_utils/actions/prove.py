@@ -32,7 +32,7 @@ from ..proof.plan import Due, Plan, in_use, may_count, plan
 from ..proof.record import DENIED, NAME, NAMESPACE, VISIBLE, Entry, Record
 from .outcome import Outcome
 from .proof_of_chain import ChainProof
-from .proof_reading import Reader, Seen
+from .proof_reading import POLICIES, Reader, Seen
 from .reconcile import remove
 from .wait import Deadline, wait_until
 
@@ -340,7 +340,10 @@ class Prover:
         return Record(machines, record.chain)
 
     def _run_idle_pods(self, due: Sequence[Due]) -> dict[str, list[str]]:
-        """Create the pods without a request. Returns their names by node, without those that an admission rejects."""
+        """Create the pods without a request. Returns their names by node, without those that a policy rejects.
+
+        Those that something else rejects are included, because a verdict about them rests on nothing that is read.
+        """
 
         def create(made: tuple[str, Manifest]) -> tuple[str, str] | None:
             node, pod = made
@@ -349,7 +352,8 @@ class Prover:
             except ApiError as err:
                 if err.status not in REJECTED:
                     raise
-                return None
+                if POLICIES.kind in err.message:
+                    return None
             return node, pod["metadata"]["name"]
 
         wanted = [(entry.node.name, pod) for entry in due for pod in manifests.idle_pods(self._options, entry.node)]

@@ -36,6 +36,7 @@ class ClusterParts:
     """What all nodes and the chain share.
 
     deployments:   those of DEPLOYMENTS. rules: recording rules of the temporary workload.
+    admission:     RuntimeClasses, and policies that may reject pods, with their bindings.
     kubernetes:    release of the API server. prometheus: Service or address that is queried.
     runtime_class: of the pods. backend: metrics backend.
     """
@@ -43,6 +44,7 @@ class ClusterParts:
     daemon_sets: Sequence[Manifest] = ()
     deployments: Sequence[Manifest] = ()
     prometheuses: Sequence[Manifest] = ()
+    admission: Sequence[Manifest] = ()
     rules: Sequence[Manifest] = ()
     kubernetes: str = ""
     prometheus: str = ""
@@ -89,6 +91,7 @@ class NodeParts:
 
 # How each entry is read; empty if it is unknown.
 NODE: Mapping[str, Callable[[NodeParts], str]] = {
+    "admission": lambda of: digest(sorted(map(_content, of.cluster.admission), key=str)),
     "boot": lambda of: of.info("bootID")[:_SHORT],
     "driver": lambda of: of.server.get("driver") or labels_of(of.node).get(_DRIVER, ""),
     "gpus": lambda of: of.server.get("gpus", ""),
@@ -139,6 +142,12 @@ def _versions(found: Iterable[tuple[Manifest, Container]]) -> str:
         for labels in [labels_of(manifest)]
     }
     return ", ".join(sorted(versions))
+
+
+def _content(manifest: Manifest) -> Any:
+    """All except its status and what changes in its metadata."""
+    kept = {name: value for name, value in manifest.items() if name not in ("metadata", "status")}
+    return {**kept, "name": manifest["metadata"]["name"]}
 
 
 def _settings(manifest: Manifest) -> Any:

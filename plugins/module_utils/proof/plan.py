@@ -13,6 +13,7 @@ from .record import VISIBLE, Entry, Record
 NEW = "new"
 REPEATED = "repeated"
 SEEN = "a pod without a request saw GPUs"
+UNSEEN = "it is unknown whether pods without a request see GPUs"
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ def _reason(node: GpuNode, entry: Entry | None, denies: bool) -> str:
         return ", ".join(changes)
     if min(node.asked, node.provable) > entry.gpus:
         return f"{node.provable - entry.gpus} of {node.provable} GPUs were not proven"
+    if not entry.unrequested:
+        return UNSEEN
     return SEEN if denies and entry.unrequested == VISIBLE else ""
 
 

@@ -23,7 +23,7 @@ class Entry:
 
     at:       time. versions: known values of what it rests on, as basis.py lists it.
     gpus:     number of proven devices. uuids: which, if others remain to be proven.
-    unrequested: whether pods without a request saw GPUs, DENIED or VISIBLE; empty if no such pod ran.
+    unrequested: whether pods without a request saw GPUs, DENIED or VISIBLE; empty if that is unknown.
     error:    why it failed: `text`, and for CUDA also `code` and `function`; empty if it is proven.
     """
 

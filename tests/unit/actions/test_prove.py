@@ -36,6 +36,8 @@ class Cluster(FakeTransport):
     """It keeps what is written. leaves: what CUDA pods leave in their status, by node."""
 
     unserved: Mapping[str, Any] = {}  # why the namespace is not deleted
+    rejected_by = "ValidatingAdmissionPolicy"
+    result_of_idle = ""  # what pods without a request leave instead of their result
     rejects: frozenset[str] = frozenset()  # RuntimeClasses whose pods have to request a GPU
     loses_pods = False  # whether pods that request GPUs are deleted
     leaves_pending = ""  # why the scheduler leaves pods that request GPUs pending
@@ -81,7 +83,7 @@ class Cluster(FakeTransport):
                 spec = body["spec"]
                 classed = spec.get("runtimeClassName", "")
                 if classed in self.rejects and "nvidia.com/gpu" not in str(spec["containers"]):
-                    raise refusal(422, "ValidatingAdmissionPolicy kubegpu-unrequested-gpus denied request")
+                    raise refusal(422, f"{self.rejected_by} kubegpu-unrequested-gpus denied request")
                 self._run(live)
             path = f"{path}/{live['metadata']['name']}"
         self.answers[f"GET {path}"] = live
@@ -111,6 +113,8 @@ class Cluster(FakeTransport):
         self.answers["GET /api/v1/pods"]["items"].append(pod)
 
     def unrequested(self, spec: Mapping[str, Any]) -> str:
+        if self.result_of_idle:
+            return self.result_of_idle
         devices = ["nvidia0", "nvidiactl"] if spec.get("runtimeClassName", "") in self.open_to else []
         return json.dumps({"devices": devices, "gpus": [], "error": None, "seconds": 0.0})
 
@@ -148,6 +152,30 @@ def prover(cluster: Cluster, *, check: bool = False, **request: Any) -> Prover:
 
 def statuses(outcome: Any) -> dict[str, str]:
     return {row["node"]: row["status"] for row in outcome.result["nodes"]}
+
+
+def busy(cluster: Cluster, name: str, *, on: str) -> None:
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
+    pod = {"metadata": {"namespace": "ml", "name": name}, "spec": {"nodeName": on, "containers": [container]}}
+    cluster.answers["GET /api/v1/pods"]["items"].append({**pod, "status": {"phase": "Running"}})
+
+
+def away(cluster: Cluster, name: str) -> None:
+    for found in cluster.answers["GET /api/v1/nodes"]["items"]:
+        if found["metadata"]["name"] == name:
+            found["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+
+
+def lose_pod(cluster: Cluster, _name: str) -> None:
+    cluster.loses_pods = True
+
+
+def lose_pod_to_another(cluster: Cluster, _name: str) -> None:
+    cluster.leaves_pending = "0/2 nodes are available: 1 Insufficient nvidia.com/gpu."
+
+
+def fill(cluster: Cluster, name: str) -> None:
+    busy(cluster, "chat", on=name)
 
 
 def test_each_node_is_proven_once_and_all_but_the_record_is_removed() -> None:
@@ -330,6 +358,52 @@ def test_a_policy_that_rejects_every_such_pod_shows_nothing() -> None:
     assert outcome.result["nodes"][0]["unrequested"] == ""
 
 
+def leave_no_result(cluster: Cluster) -> None:
+    cluster.result_of_idle = "OOMKilled"
+
+
+def reject_all(cluster: Cluster) -> None:
+    cluster.rejects = frozenset({DEFAULT_RUNTIME, CLASS})
+
+
+def reject_by_webhook(cluster: Cluster) -> None:
+    cluster.rejects, cluster.rejected_by = frozenset({CLASS}), "admission webhook"
+
+
+@pytest.mark.parametrize("obstacle", [None, fill, away])
+@pytest.mark.parametrize("prevent", [leave_no_result, reject_all, reject_by_webhook])
+def test_an_unknown_verdict_is_never_kept(prevent: Any, obstacle: Any) -> None:
+    """The GPUs are open. Without anything that prevents the pods, the next run finds that."""
+    cluster = Cluster(gpu1=2)
+    cluster.open_to = frozenset({CLASS})
+    prevent(cluster)
+    options = {"options": IDLE_OPTIONS, "unrequested": "deny"}
+    for _run in range(2):
+        outcome = prover(cluster, **options).prove()
+        [row] = outcome.result["nodes"]
+        assert (row["status"], row["unrequested"], outcome.errors) == ("proven", "", [])
+    cluster.result_of_idle, cluster.rejects = "", frozenset()
+    if obstacle:
+        obstacle(cluster, "gpu1")
+    outcome = prover(cluster, **options).prove()
+    assert statuses(outcome) == {"gpu1": "waiting" if obstacle else "failed"}
+    assert bool(outcome.errors) is not bool(obstacle)
+
+
+def test_a_policy_that_is_deleted_denies_nothing_any_more() -> None:
+    cluster = Cluster(gpu1=2)
+    path = "GET /apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    cluster.answers[path] = {"items": [{"metadata": {"name": "gpus"}, "spec": {}}]}
+    cluster.open_to = cluster.rejects = frozenset({CLASS})
+    outcomes = [prover(cluster, options=IDLE_OPTIONS, unrequested="deny").prove() for _run in range(2)]
+    assert [statuses(outcome)["gpu1"] for outcome in outcomes] == ["proven", "kept"]
+    assert outcomes[1].result["nodes"][0]["unrequested"] == "denied"
+
+    cluster.answers[path], cluster.rejects = {"items": []}, frozenset()
+    outcome = prover(cluster, options=IDLE_OPTIONS, unrequested="deny").prove()
+    assert "requests no GPU sees" in str(outcome.errors)
+
+
 @pytest.mark.parametrize("later", ["deny", "auto"])
 @pytest.mark.parametrize("earlier", ["allow", "auto"])
 def test_gpus_that_were_seen_are_an_error_once_they_are_denied(earlier: str, later: str) -> None:
@@ -344,30 +418,6 @@ def test_gpus_that_were_seen_are_an_error_once_they_are_denied(earlier: str, lat
     cluster.open_to = frozenset()
     outcome = prover(cluster, options=IDLE_OPTIONS, unrequested=later).prove()
     assert (outcome.errors, statuses(outcome)) == ([], {"gpu1": "proven"})
-
-
-def busy(cluster: Cluster, name: str, *, on: str) -> None:
-    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
-    pod = {"metadata": {"namespace": "ml", "name": name}, "spec": {"nodeName": on, "containers": [container]}}
-    cluster.answers["GET /api/v1/pods"]["items"].append({**pod, "status": {"phase": "Running"}})
-
-
-def away(cluster: Cluster, name: str) -> None:
-    for found in cluster.answers["GET /api/v1/nodes"]["items"]:
-        if found["metadata"]["name"] == name:
-            found["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
-
-
-def lose_pod(cluster: Cluster, _name: str) -> None:
-    cluster.loses_pods = True
-
-
-def lose_pod_to_another(cluster: Cluster, _name: str) -> None:
-    cluster.leaves_pending = "0/2 nodes are available: 1 Insufficient nvidia.com/gpu."
-
-
-def fill(cluster: Cluster, name: str) -> None:
-    busy(cluster, "chat", on=name)
 
 
 OBSTACLES = [fill, away, lose_pod, lose_pod_to_another]

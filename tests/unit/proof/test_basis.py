@@ -10,7 +10,11 @@ from datetime import datetime
 from typing import Any, cast
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.proof_reading import Reader
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.proof_reading import (
+    POLICIES,
+    POLICY_BINDINGS,
+    Reader,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.prove import Prover, Request
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import ADAPTER, KEDA
@@ -20,6 +24,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube imp
     DEPLOYMENTS,
     NODES,
     PROMETHEUSES,
+    RUNTIME_CLASSES,
     KubeClient,
     Resource,
 )
@@ -27,7 +32,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.promethe
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof import basis
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.manifests import Options
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import Server
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.record import NAME, Entry, Record
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.record import DENIED, NAME, Entry, Record
 from gpu_fleet import node, plugin, server, workload
 
 AT = "2026-11-28T06:00:00+00:00"
@@ -51,6 +56,9 @@ class FakeKube:
             DAEMON_SETS.plural: [plugin(), workload("dcgm-exporter", "nvcr.io/nvidia/k8s/dcgm-exporter:4")],
             DEPLOYMENTS.plural: [deployment(name) for name in basis.DEPLOYMENTS],
             PROMETHEUSES.plural: [prometheus],
+            POLICIES.plural: [{"metadata": {"name": "gpus-on-request"}, "spec": {"failurePolicy": "Fail"}}],
+            POLICY_BINDINGS.plural: [{"metadata": {"name": "gpus"}, "spec": {"policyName": "gpus-on-request"}}],
+            RUNTIME_CLASSES.plural: [{"metadata": {"name": "nvidia"}, "handler": "nvidia"}],
         }
         self.record: Record = Record()
 
@@ -99,7 +107,9 @@ class Proof:
     def succeed(self) -> None:
         """Record what a successful proof would."""
         on_node, chain = self.known()
-        self.kube.record = Record({"machine-gpu1": Entry(AT, on_node, "gpu1", 8)}, Entry(AT, chain, gpus=2))
+        self.kube.record = Record(
+            {"machine-gpu1": Entry(AT, on_node, "gpu1", 8, unrequested=DENIED)}, Entry(AT, chain, gpus=2)
+        )
 
 
 @pytest.fixture(params=[ADAPTER, KEDA])
@@ -163,9 +173,10 @@ def changes(proof: Proof) -> Iterator[tuple[str, Proof]]:
                 gone = copy()
                 del gone.kube.objects[plural][number]
                 yield f"{plural} {found['metadata']['name']} gone", gone
-            if plural == PROMETHEUSES.plural or "template" in found["spec"]:
+            if plural != NODES.plural:
                 other = copy()
-                spec = other.kube.objects[plural][number]["spec"]
+                its = other.kube.objects[plural][number]
+                spec = its.get("spec", its)
                 spec.get("template", {}).get("spec", spec)["other"] = "setting"
                 yield f"{plural} {found['metadata']['name']} with another setting", other
     for field in proof.kube.objects[NODES.plural][0]["status"]["nodeInfo"]:

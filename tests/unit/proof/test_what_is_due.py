@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuNode
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.plan import Plan, plan
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.record import Entry, Record, record_of
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.record import DENIED, Entry, Record, record_of
 from gpu_fleet import node, pod, read, server
 
 AT = "2026-11-26T17:00:00+00:00"
@@ -15,7 +15,14 @@ CHAIN = {"adapter": "prometheus-adapter-5.3.0", "kubernetes": "v1.36.3"}
 
 
 def proven(found: GpuNode, **more: Any) -> Record:
-    values = {"at": AT, "versions": found.versions, "node": found.name, "gpus": found.provable, **more}
+    values = {
+        "at": AT,
+        "versions": found.versions,
+        "node": found.name,
+        "gpus": found.provable,
+        "unrequested": DENIED,
+        **more,
+    }
     return Record({found.machine: Entry(**values)}, Entry(AT, CHAIN))
 
 
