@@ -28,13 +28,23 @@ def is_gpu(resource: str) -> bool:
 
 
 def gpus_per_pod(pod: PodSpec) -> dict[str, int]:
-    """Limits of NVIDIA's resources, whole GPUs, shared ones and MIG instances, by resource."""
-    limits: Counter[str] = Counter()
-    for container in pod.get("containers") or ():
-        for resource, amount in ((container.get("resources") or {}).get("limits") or {}).items():
-            if is_gpu(resource):
-                limits[resource] += int(parse_quantity(str(amount)))
-    return {resource: number for resource, number in limits.items() if number}
+    """The most that a pod holds at a time, by resource: whole GPUs, shared ones and MIG instances.
+
+    As the scheduler computes it: sidecars run from their start on, and other init containers before the containers.
+    """
+    running: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    for container in pod.get("initContainers") or ():
+        started = running + _limits(container)
+        most |= started
+        if container.get("restartPolicy") == "Always":
+            running = started
+    return dict(most | sum(map(_limits, pod.get("containers") or ()), running))
+
+
+def _limits(container: Mapping[str, Any]) -> Counter[str]:
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return Counter({name: int(parse_quantity(str(amount))) for name, amount in limits.items() if is_gpu(name)})
 
 
 def gpus_of(nodes: Iterable[Node]) -> dict[str, int]:

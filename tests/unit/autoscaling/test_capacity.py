@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.capacity import (
     gpus_of,
     gpus_per_pod,
@@ -82,6 +84,34 @@ def test_the_scarcer_resource_decides() -> None:
 def test_limits_of_all_containers_count() -> None:
     limits = {"resources": {"limits": {"nvidia.com/gpu": "2", "memory": "1Gi"}}}
     assert gpus_per_pod({"containers": [limits, limits, {}]}) == {"nvidia.com/gpu": 4}
+
+
+LIMITS = st.dictionaries(st.sampled_from(["nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "cpu"]), st.integers(0, 3))
+CONTAINERS = st.lists(LIMITS.map(lambda limits: {"resources": {"limits": limits}}), max_size=3)
+INIT_CONTAINERS = st.lists(
+    st.tuples(LIMITS, st.sampled_from(["Always", None])).map(
+        lambda its: {"resources": {"limits": its[0]}, "restartPolicy": its[1]}
+    ),
+    max_size=4,
+)
+
+
+@given(CONTAINERS, INIT_CONTAINERS)
+def test_a_pod_needs_the_most_that_runs_at_any_time(containers: Any, init_containers: Any) -> None:
+    """The pod is run step by step."""
+    running: list[Any] = []
+    moments = [[]]
+    for container in init_containers:
+        running.append(container)
+        moments.append(list(running))
+        if container["restartPolicy"] is None:
+            running.remove(container)
+    moments.append([*running, *containers])
+    found = gpus_per_pod({"containers": containers, "initContainers": init_containers})
+    for resource in ("nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "cpu"):
+        held = [sum(its["resources"]["limits"].get(resource, 0) for its in moment) for moment in moments]
+        assert found.get(resource, 0) == (max(held) if resource != "cpu" else 0)
+    assert all(found.values())
 
 
 def test_gpus_of_all_nodes() -> None:
