@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -50,7 +51,8 @@ FORBIDDEN, CONFLICT = 403, 409
 # By an admission policy or webhook.
 REJECTED = (FORBIDDEN, 422)
 _ENDED = ("Succeeded", "Failed")
-_NO_GPU = "Insufficient nvidia.com/"
+# Of the scheduler: the node is full.
+_NO_ROOM = re.compile(r"Insufficient [\w./-]*\w|Too many pods")
 
 
 @dataclass(frozen=True)
@@ -405,7 +407,7 @@ class Prover:
             return {pod["metadata"]["name"]: pod for pod in listed if pod["metadata"]["name"] in names}
 
         def is_over(pods: Mapping[str, Manifest]) -> bool:
-            return all(_phase(pod) in _ENDED or _lacks_gpu(pod) for pod in pods.values())
+            return all(_phase(pod) in _ENDED or _lack(pod) for pod in pods.values())
 
         return wait_until(look, is_over, Deadline(self._options.timeout_s), poll_s=0.5, longest_poll_s=3.0)
 
@@ -413,18 +415,19 @@ class Prover:
         self, due: Due, pods: Sequence[Manifest | None], before: Entry | None, seconds: float, unrequested: str
     ) -> dict[str, Entry]:
         node = due.node
-        pod = next((pod for pod in pods if pod is None or _is_displaced(pod) or _phase(pod) not in _ENDED), pods[0])
-        if pod is None or _is_displaced(pod):
-            self._wait(node, "its pod was preempted, evicted or deleted", before)
-            return {}
-        if _phase(pod) not in _ENDED:
-            if _lacks_gpu(pod):
-                self._wait(node, in_use(node, 0) if node.users else "no GPU is free any more", before)
+        ended = [pod for pod in pods if pod is not None and not _is_displaced(pod) and _phase(pod) in _ENDED]
+        run = together([read(_message(pod)) for pod in ended])
+        if len(ended) < len(pods) and not run.failures:
+            pod = next(pod for pod in pods if pod not in ended)
+            if pod is None or _is_displaced(pod):
+                self._wait(node, "its pod was preempted, evicted or deleted", before)
+                return {}
+            if lack := _lack(pod):
+                self._wait(node, f"its pod has no room: {lack}", before)
                 return {}
             error = self._not_started(node, pod)
             self._outcome.errors.append(error)
             return self._failed(node, error, before)
-        run = together([read(_message(pod)) for pod in pods if pod is not None])
         errors = cuda_errors(node, run)
         self._outcome.errors += errors
         if errors or node.name in self._broken:
@@ -499,8 +502,8 @@ class Prover:
         try:
             proof.prove(nodes, gpus)
         except (HopError, ApiError) as err:
-            if self._lost_its_gpu():
-                self._chain = {**proof.describe(), **self._waiting_chain(seen, "another pod uses its GPU")}
+            if lack := self._lost_its_room():
+                self._chain = {**proof.describe(), **self._waiting_chain(seen, f"its pod has no room: {lack}")}
                 return record
             self._outcome.errors.append(err)
             self._chain = {**proof.describe(), "status": "failed", "reason": _first_line(err)}
@@ -508,18 +511,18 @@ class Prover:
         self._chain = {**proof.describe(), "status": "proven", "reason": planned.chain}
         return Record(record.machines, Entry(self._at(), seen.chain, gpus=min(gpus, 2)))
 
-    def _lost_its_gpu(self) -> bool:
-        """Whether the workload has no GPU, because every other pod may preempt its pod."""
+    def _lost_its_room(self) -> str:
+        """What the workload's pod lacks, because every other pod may preempt it; empty if nothing."""
 
         def look() -> Sequence[Manifest]:
             selector = f"{manifests.APP}={manifests.WORKLOAD}"
             return self._kube.list(PODS, namespace=self._options.namespace, label_selector=selector) or ()
 
         def is_decided(pods: Sequence[Manifest]) -> bool:
-            return any(is_ready(pod) or _lacks_gpu(pod) for pod in pods)
+            return any(is_ready(pod) or _lack(pod) for pod in pods)
 
         pods = wait_until(look, is_decided, Deadline(REPLACEMENT_S), poll_s=0.5)
-        return any(map(_lacks_gpu, pods)) and not any(map(is_ready, pods))
+        return "" if any(map(is_ready, pods)) else next(filter(None, map(_lack, pods)), "")
 
     # Record and result.
 
@@ -609,8 +612,10 @@ def _phase(pod: Manifest) -> str:
     return str((pod.get("status") or {}).get("phase", "Unknown"))
 
 
-def _lacks_gpu(pod: Manifest) -> bool:
-    return _NO_GPU in str(condition(pod, "PodScheduled").get("message") or "")
+def _lack(pod: Manifest) -> str:
+    """What the scheduler finds too little of on the node; empty if nothing."""
+    found = _NO_ROOM.search(str(condition(pod, "PodScheduled").get("message") or ""))
+    return found[0] if found else ""
 
 
 def _is_displaced(pod: Manifest) -> bool:

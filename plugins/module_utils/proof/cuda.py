@@ -70,7 +70,7 @@ def together(runs: Sequence[CudaRun]) -> CudaRun:
         [row for run in runs for row in run.gpus],
         next((run.error for run in runs if run.error), shared),
         sorted({device for run in runs for device in run.devices}),
-        max(run.seconds for run in runs),
+        max((run.seconds for run in runs), default=0.0),
     )
 
 

@@ -41,6 +41,7 @@ class Cluster(FakeTransport):
     rejects: frozenset[str] = frozenset()  # RuntimeClasses whose pods have to request a GPU
     loses_pods = False  # whether pods that request GPUs are deleted
     leaves_pending = ""  # why the scheduler leaves pods that request GPUs pending
+    only_second = False  # whether that holds only for the second pod of a node
     is_fair = True  # whether each pod gets GPUs of its own
     open_to: frozenset[str] = frozenset()  # RuntimeClasses whose pods see all GPUs without a request
 
@@ -105,10 +106,11 @@ class Cluster(FakeTransport):
             message = json.dumps({**found, "gpus": found["gpus"][begin : begin + gpus]})
         ended = {"terminated": {"message": message, "exitCode": 0}}
         pod["status"] = {"phase": "Succeeded", "containerStatuses": [{"name": "main", "state": ended}]}
-        if gpus and self.leaves_pending:
+        is_hit = gpus and (pod["metadata"]["name"].endswith("-2") or not self.only_second)
+        if is_hit and self.leaves_pending:
             condition = {"type": "PodScheduled", "status": "False", "message": self.leaves_pending}
             pod["status"] = {"phase": "Pending", "conditions": [condition]}
-        if gpus and self.loses_pods:
+        if is_hit and self.loses_pods:
             return
         self.answers["GET /api/v1/pods"]["items"].append(pod)
 
@@ -484,3 +486,37 @@ def test_what_this_run_does_not_read_is_neither_kept_nor_a_failure(
     assert bool(outcome.errors) == (bool(obstacle) and (is_changed or repeat))
     if row["status"] == "waiting":
         assert ("it was proven 20" in row["reason"]) != bool(outcome.errors)
+
+
+RESOURCES = ["cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "pods"]
+FULL = [f"Insufficient {resource}" for resource in RESOURCES] + ["Too many pods"]
+OTHER_REASONS = [
+    "node(s) didn't match Pod's node affinity/selector",
+    "node(s) had untolerated taint(s)",
+    "node(s) were unschedulable",
+]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("others", [[], *([reason] for reason in OTHER_REASONS), OTHER_REASONS])
+@pytest.mark.parametrize("reason", [*FULL, ""])
+def test_a_full_node_waits(reason: str, others: list[str], is_first: bool) -> None:
+    listed = [f"1 {its}" for its in ([reason] if reason else []) + others][:: 1 if is_first else -1]
+    cluster = Cluster(gpu1=2, gpu2=1)
+    prover(cluster, nodes=("gpu2",)).prove()
+    cluster.leaves_pending = f"0/2 nodes are available: {', '.join(listed)}."
+    outcome = prover(cluster, options=replace(OPTIONS, timeout_s=0)).prove()
+
+    assert statuses(outcome) == {"gpu1": "waiting" if reason else "failed", "gpu2": "kept"}
+    assert bool(outcome.errors) is not bool(reason)
+    assert not reason or outcome.result["nodes"][0]["reason"] == f"its pod has no room: {reason}"
+
+
+@pytest.mark.parametrize("obstacle", [lose_pod, lose_pod_to_another])
+def test_an_error_counts_also_if_another_pod_of_the_node_did_not_end(obstacle: Any) -> None:
+    cluster = Cluster(gpu1=2)
+    cluster.leaves["gpu1"] = result(0, {"text": "cuInit: CUDA_ERROR_UNKNOWN", "function": "cuInit", "code": 999})
+    cluster.only_second = True
+    obstacle(cluster, "gpu1")
+    outcome = prover(cluster).prove()
+    assert (statuses(outcome), len(outcome.errors)) == ({"gpu1": "failed"}, 1)
