@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..autoscaling.claims import devices_of, whole_gpus
 from ..autoscaling.manifests import Manifest
 from ..chain.objects import labels_of
 from ..chain.selectors import labels_match
@@ -18,6 +19,7 @@ from ..cluster.kube import (
     NODES,
     PODS,
     PROMETHEUSES,
+    RESOURCE_SLICES,
     RUNTIME_CLASSES,
     KubeClient,
     Resource,
@@ -65,6 +67,9 @@ class Reader:
             daemon_sets=kube.list(DAEMON_SETS) or (),
             deployments=_readable(kube, DEPLOYMENTS, _DEPLOYED),
             prometheuses=_readable(kube, PROMETHEUSES),
+            claimable={
+                node: whole_gpus(devices) for node, devices in devices_of(_readable(kube, RESOURCE_SLICES)).items()
+            },
             admission=[
                 found for kind in (POLICIES, POLICY_BINDINGS, RUNTIME_CLASSES) for found in _readable(kube, kind)
             ],

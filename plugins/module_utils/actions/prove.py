@@ -171,8 +171,10 @@ class Prover:
                     "`kubectl get nodes --show-labels`",
                 )
             )
-        waiting = [row for row in self._rows if row["status"] == "waiting" and not row["gpus"]]
-        if waiting and not self._outcome.errors and len(waiting) == len(self._rows):
+        claimed = {node.name for node in seen.nodes if node.is_claimed}
+        provable = [row for row in self._rows if row["node"] not in claimed]
+        waiting = [row for row in provable if row["status"] == "waiting" and not row["gpus"]]
+        if waiting and not self._outcome.errors and len(waiting) == len(provable):
             reasons = "; ".join(f"{row['node']}: {row['reason']}" for row in waiting[:SHOWN_NODES])
             self._outcome.errors.append(
                 HopError(
@@ -417,7 +419,8 @@ class Prover:
         node = due.node
         ended = [pod for pod in pods if pod is not None and not _is_displaced(pod) and _phase(pod) in _ENDED]
         run = together([read(_message(pod)) for pod in ended])
-        if len(ended) < len(pods) and not run.failures:
+        is_decided = len(ended) == len(pods) or bool(run.failures)
+        if not is_decided and node.name not in self._broken:
             pod = next(pod for pod in pods if pod not in ended)
             if pod is None or _is_displaced(pod):
                 self._wait(node, "its pod was preempted, evicted or deleted", before)
@@ -428,7 +431,7 @@ class Prover:
             error = self._not_started(node, pod)
             self._outcome.errors.append(error)
             return self._failed(node, error, before)
-        errors = cuda_errors(node, run)
+        errors = cuda_errors(node, run) if is_decided else []
         self._outcome.errors += errors
         if errors or node.name in self._broken:
             return self._failed(node, errors[0] if errors else self._broken[node.name], before, unrequested)

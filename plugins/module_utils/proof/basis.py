@@ -37,6 +37,7 @@ class ClusterParts:
 
     deployments:   those of DEPLOYMENTS. rules: recording rules of the temporary workload.
     admission:     RuntimeClasses, and policies that may reject pods, with their bindings.
+    claimable:     GPUs that pods can claim by dynamic resource allocation, by node.
     kubernetes:    release of the API server. prometheus: Service or address that is queried.
     runtime_class: of the pods. backend: metrics backend.
     """
@@ -45,6 +46,7 @@ class ClusterParts:
     deployments: Sequence[Manifest] = ()
     prometheuses: Sequence[Manifest] = ()
     admission: Sequence[Manifest] = ()
+    claimable: Mapping[str, int] = field(default_factory=dict)
     rules: Sequence[Manifest] = ()
     kubernetes: str = ""
     prometheus: str = ""

@@ -94,10 +94,14 @@ def missing_gpus(node: GpuNode, entry: Entry | None) -> HopError | None:
     """Why the node has fewer GPUs than it should have; None if it has all.
 
     entry: earlier proof. Without an expected number, the proven GPUs are expected, and those of the capacity.
+    Devices that are shared, split or claimed are no GPUs, so only the GPUs on the bus are compared with that number.
     """
-    if node.is_shared and node.allocatable:
-        return None
     server = node.server
+    offered = [server.gpus] if server is not None and server.expected is not None else []
+    if not (node.is_claimed or (node.is_shared and node.allocatable)):
+        offered.append(node.allocatable)
+    if not offered:
+        return None
     if server is not None and server.expected is not None:
         wanted, source = server.expected, "nvidia_driver_expected_gpus"
     else:
@@ -106,16 +110,16 @@ def missing_gpus(node: GpuNode, entry: Entry | None) -> HopError | None:
             (_proven_gpus(node, entry), "the last proof"),
             (node.capacity, "its capacity"),
         )
-    if node.allocatable >= wanted:
+    if (least := min(offered)) >= wanted:
         return None
     on_bus = f", {server.gpus} on the PCI bus" if server else ""
     lost = server is not None and server.gpus < wanted
     return HopError(
         Hop.NODE if lost else Hop.DEVICE_PLUGIN,
-        seen=f"node {node.name} offers {node.allocatable} of {wanted} GPUs ({source}{on_bus})",
+        seen=f"node {node.name} offers {least} of {wanted} GPUs ({source}{on_bus})",
         cause="a GPU has fallen off the bus" if lost else "the driver or the device plugin does not offer every GPU",
         fix=f"on {node.name}: `journalctl -k --grep 'NVRM: Xid'` and `nvidia-smi`; if the GPU was removed for good, "
-        f"set nvidia_driver_expected_gpus: {node.allocatable} for the host"
+        f"set nvidia_driver_expected_gpus: {least} for the host"
         if lost
         else f"on {node.name}: `nvidia-smi`; `kubectl describe node {node.name}` and the log of the device plugin; "
         f"if it has fewer GPUs for good, `kubectl -n {NAMESPACE} delete configmap {NAME}`, and prove again",

@@ -17,8 +17,8 @@ from ..server.gpu_node import OURS
 from .basis import NODE, ClusterParts, NodeParts, digest, known
 
 WHOLE = "nvidia.com/gpu"
-# Set by GPU feature discovery.
-_REPLICAS = "nvidia.com/gpu.replicas"
+# Pods that share a GPU: set by GPU feature discovery, and by GKE.
+_REPLICAS = ("nvidia.com/gpu.replicas", "cloud.google.com/gke-max-shared-clients-per-gpu")
 _OVER = ("Succeeded", "Failed")
 
 
@@ -79,6 +79,7 @@ class GpuNode:
 
     machine:  machine ID of its kubelet.
     resource: requested resource. allocatable, used: amounts of it. capacity: with GPUs that do not work.
+    claimable: GPUs that pods can claim by dynamic resource allocation.
     users:    pods that use its GPUs.
     versions: known values of what a proof of it rests on.
     server:   its server in the inventory; None if this run has not read it.
@@ -88,6 +89,7 @@ class GpuNode:
     machine: str
     resource: str = WHOLE
     allocatable: int = 0
+    claimable: int = 0
     capacity: int = 0
     used: int = 0
     users: tuple[str, ...] = ()
@@ -100,6 +102,11 @@ class GpuNode:
     @property
     def free(self) -> int:
         return max(self.allocatable - self.used, 0)
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether pods get its GPUs only by claims, which the proof does not make."""
+        return bool(self.claimable) and not self.allocatable
 
     @property
     def asked(self) -> int:
@@ -133,7 +140,7 @@ def gpu_nodes(
 def _has_gpus(node: Manifest, gpu_node: GpuNode, recorded: Collection[str]) -> bool:
     """Whether it has GPUs for pods, or should have. An expected number of 0 shows that it has none any more."""
     server = gpu_node.server
-    if gpu_node.allocatable or (server and server.wanted):
+    if gpu_node.allocatable or gpu_node.claimable or (server and server.wanted):
         return True
     if server and server.expected is not None:
         return False
@@ -152,6 +159,7 @@ def _gpu_node(node: Manifest, pods: Sequence[Manifest], server: Server | None, c
         machine=(status.get("nodeInfo") or {}).get("machineID", ""),
         resource=resource,
         allocatable=allocatable,
+        claimable=cluster.claimable.get(node["metadata"]["name"], 0),
         capacity=int(parse_quantity(str((status.get("capacity") or {}).get(resource, 0)))),
         used=sum(users.values()),
         users=tuple(sorted(users)),
@@ -169,6 +177,6 @@ def _is_pressed(node: Manifest) -> bool:
 
 def _is_shared(resource: str, allocatable: int, labels: Mapping[str, Any], server: Server | None) -> bool:
     """Whether a device of the resource is less than a GPU: a program sees only one of them."""
-    replicas = str(labels.get(_REPLICAS, "1"))
+    replicas = [str(labels.get(label, "1")) for label in _REPLICAS]
     more = bool(server and server.gpus and allocatable > server.gpus)
-    return resource != WHOLE or more or (replicas.isdecimal() and int(replicas) > 1)
+    return resource != WHOLE or more or any(number.isdecimal() and int(number) > 1 for number in replicas)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..errors import enumeration
 from .nodes import GpuNode, Server
@@ -13,6 +13,7 @@ from .record import VISIBLE, Entry, Record
 NEW = "new"
 REPEATED = "repeated"
 SEEN = "a pod without a request saw GPUs"
+CLAIMED = "its GPUs are offered only by dynamic resource allocation, which the proof does not support"
 UNSEEN = "it is unknown whether pods without a request see GPUs"
 
 
@@ -82,6 +83,8 @@ def _reason(node: GpuNode, entry: Entry | None, denies: bool) -> str:
     """Why it must be proven; empty if not. Devices that have become free must be proven, too."""
     if entry is None:
         return NEW
+    if node.is_claimed:
+        return CLAIMED
     if entry.error:
         return "failed before"
     if changes := entry.changes(node.versions):
@@ -95,9 +98,11 @@ def _reason(node: GpuNode, entry: Entry | None, denies: bool) -> str:
 
 def may_count(node: GpuNode, entry: Entry) -> bool:
     """Whether an earlier proof has not been refuted: at most values that its server reports are unknown in this run."""
-    lost = {name: value for name, value in entry.versions.items() if name not in node.versions}
-    is_unread = node.server is None and lost.keys() <= Server(node.name).reported.keys()
-    return not entry.error and (is_unread or not lost) and not entry.changes({**node.versions, **lost})
+    if entry.error or node.is_claimed:
+        return False
+    unread = Server(node.name).reported.keys() - node.versions.keys() if node.server is None else ()
+    known = {name: value for name, value in entry.versions.items() if name not in unread}
+    return not replace(entry, versions=known).changes(node.versions)
 
 
 def _obstacle(node: GpuNode) -> str:
@@ -105,6 +110,8 @@ def _obstacle(node: GpuNode) -> str:
         return "the kubelet reports no machine ID"
     if not node.is_ready:
         return "the node is not ready"
+    if node.is_claimed:
+        return CLAIMED
     if not node.allocatable:
         return "it offers no GPU"
     return "" if node.free else in_use(node, 0)

@@ -520,3 +520,32 @@ def test_an_error_counts_also_if_another_pod_of_the_node_did_not_end(obstacle: A
     obstacle(cluster, "gpu1")
     outcome = prover(cluster).prove()
     assert (statuses(outcome), len(outcome.errors)) == ({"gpu1": "failed"}, 1)
+
+
+def claimed(name: str, *, by_device_plugin: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A node, and the ResourceSlice of its two GPUs."""
+    spec = {"driver": "gpu.nvidia.com", "nodeName": name, "pool": {"name": name}}
+    devices = [{"name": f"gpu-{number}", "attributes": {"type": {"string": "gpu"}}} for number in range(2)]
+    return node(name, by_device_plugin), {"metadata": {"name": name}, "spec": {**spec, "devices": devices}}
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+@pytest.mark.parametrize("has_server", [False, True])
+@pytest.mark.parametrize("others", [[], ["free"], ["busy"]])
+def test_gpus_that_pods_have_to_claim_are_not_proven_and_no_failure(
+    others: list[str], has_server: bool, is_recorded: bool
+) -> None:
+    cluster = Cluster(claimed=2, **dict.fromkeys(others, 2))
+    if is_recorded:
+        prover(cluster, nodes=("claimed",)).prove()
+    found, devices = claimed("claimed")
+    cluster.answers["GET /api/v1/nodes"]["items"][0] = found
+    cluster.answers["GET /apis/resource.k8s.io/v1/resourceslices"] = {"items": [devices]}
+    fill(cluster, "busy")
+    outcome = prover(cluster, servers=(Server("claimed", gpus=2, expected=2),) if has_server else ()).prove()
+
+    [reason] = [row["reason"] for row in outcome.result["nodes"] if row["node"] == "claimed"]
+    assert reason == "its GPUs are offered only by dynamic resource allocation, which the proof does not support"
+    of_others = {"free": "proven", "busy": "waiting"}
+    assert statuses(outcome) == {"claimed": "waiting", **{name: of_others[name] for name in others}}
+    assert bool(outcome.errors) == (others == ["busy"])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.capacity import (
     gpus_of,
     gpus_per_pod,
     replicas_that_fit,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 def node(gpus: int = 4, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:

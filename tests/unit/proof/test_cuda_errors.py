@@ -137,3 +137,23 @@ def test_a_fabric_that_has_not_completed() -> None:
 def test_a_fabric_that_has_completed() -> None:
     (found,) = read(node(), servers=[server(fabric={"0000:1b:00.0": "Completed"})])
     assert unfinished_fabric(found) is None
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "whole": {"gpus": 8},
+    "shared": {"gpus": 32, "labels": {"nvidia.com/gpu.replicas": "4"}},
+    "shared on GKE": {"gpus": 32, "labels": {"cloud.google.com/gke-max-shared-clients-per-gpu": "4"}},
+    "MIG": {"gpus": 7, "resource": "nvidia.com/mig-1g.10gb"},
+}
+
+
+@pytest.mark.parametrize("on_bus", range(10))
+@pytest.mark.parametrize("expected", [0, 1, 7, 8, 9])
+@pytest.mark.parametrize("kind", KINDS)
+def test_gpus_on_the_bus_are_compared_with_the_expected_number(kind: str, expected: int, on_bus: int) -> None:
+    (found,) = read(node(**KINDS[kind]), servers=[server(gpus=on_bus, expected=expected)])
+    error = missing_gpus(found, None)
+    assert (error is None) == (on_bus >= expected and (kind != "whole" or expected <= 8 or on_bus < 8))
+    if error and on_bus < expected:
+        assert f"of {expected} GPUs (nvidia_driver_expected_gpus, {on_bus} on the PCI bus)" in error.seen
+        assert error.cause == "a GPU has fallen off the bus"

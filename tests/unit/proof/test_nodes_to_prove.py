@@ -29,6 +29,7 @@ def test_a_node_whose_gpus_are_not_offered_is_one_by_its_server() -> None:
         ("nvidia.com/mig-1g.10gb", {}, []),
         ("nvidia.com/gpu.shared", {}, []),
         ("nvidia.com/gpu", {"nvidia.com/gpu.replicas": "4"}, []),
+        ("nvidia.com/gpu", {"cloud.google.com/gke-max-shared-clients-per-gpu": "4"}, []),
         ("nvidia.com/gpu", {}, [server(gpus=2)]),
     ],
 )
