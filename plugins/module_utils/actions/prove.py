@@ -208,9 +208,15 @@ class Prover:
         return plan(seen.nodes, seen.record, chain, repeat=self._request.repeat, denies=is_seen and self._denies)
 
     def _temporary(self) -> list[tuple[Resource, Manifest]]:
-        """The namespace and the PriorityClass, if they exist."""
+        """The namespace and the PriorityClass, if they exist, and namespaces of earlier runs with other names."""
         names = ((NAMESPACES, self._options.namespace), (PRIORITY_CLASSES, manifests.PRIORITY))
-        return [(resource, live) for resource, name in names if (live := self._kube.get(resource, name)) is not None]
+        named = [(resource, live) for resource, name in names if (live := self._kube.get(resource, name)) is not None]
+        return [*named, *((NAMESPACES, live) for live in self._namespaces())]
+
+    def _namespaces(self) -> list[Manifest]:
+        """Those that a proof of this inventory created."""
+        listed = self._kube.list(NAMESPACES, label_selector=f"{PART_OF}={manifests.PART}") or ()
+        return [live for live in listed if self._is_ours(live)]
 
     def _leftover(self, existing: Sequence[tuple[Resource, Manifest]]) -> bool:
         """Whether a killed run of this inventory left objects."""
@@ -292,24 +298,25 @@ class Prover:
         """Remove the temporary objects. A failure is a warning, because the next run removes what is left."""
         kube, options = self._kube, self._options
         try:
-            removed = remove(kube, [{"namespace": options.namespace, "name": manifests.WORKLOAD}], self._rules)
+            left = self._namespaces()
+            names = dict.fromkeys([options.namespace, *(live["metadata"]["name"] for live in left)])
+            removed = remove(kube, [{"namespace": name, "name": manifests.WORKLOAD} for name in names], self._rules)
             self._outcome.errors += removed.errors
             self._outcome.warnings += removed.warnings
-            live = kube.get(NAMESPACES, options.namespace)
-            if live is not None and self._is_ours(live):
+            for live in left:
                 kube.delete(NAMESPACES, live, self._is_ours)
-            self._wait_until_gone()
-            live = kube.get(PRIORITY_CLASSES, manifests.PRIORITY)
+            for live in left:
+                self._wait_until_gone(live["metadata"]["name"])
+            found = kube.get(PRIORITY_CLASSES, manifests.PRIORITY)
             # Last, because the next run finds leftover objects by it.
-            if live is not None and self._is_ours(live) and not removed.errors:
-                kube.delete(PRIORITY_CLASSES, live, self._is_ours)
+            if found is not None and self._is_ours(found) and not removed.errors:
+                kube.delete(PRIORITY_CLASSES, found, self._is_ours)
         except (HopError, ApiError) as err:
             text = f"namespace {options.namespace} of the proof was not removed: {err}. The next run removes it"
             self._outcome.warnings.append(text)
 
-    def _wait_until_gone(self) -> None:
+    def _wait_until_gone(self, name: str) -> None:
         """Raises: HopError if the namespace is not deleted in time."""
-        name = self._options.namespace
         restart = Deadline(UNSERVED_S)
 
         def is_over(live: Manifest | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -64,6 +65,9 @@ class Cluster(FakeTransport):
 
     def __call__(self, method: str, path: str, *, body: Any = None, **more: Any) -> Any:
         if method == "GET":
+            of_namespaces = re.compile(r"GET /api/v1/namespaces/[^/]+")
+            items = [live for asked, live in self.answers.items() if of_namespaces.fullmatch(asked)]
+            self.answers["GET /api/v1/namespaces"] = {"items": items}
             return super().__call__(method, path, body=body, **more)
         self.requests.append(Asked(method, path, more["query"], body))
         if f"{method} {path}" in self.answers:
@@ -263,6 +267,19 @@ def test_leftover_objects_of_a_killed_run_are_removed() -> None:
     outcome = prover(cluster).prove()
     assert (outcome.changed, statuses(outcome)) == (True, {"gpu1": "kept"})
     assert f"DELETE {NAMESPACE_PATH}" in cluster.written
+
+
+@pytest.mark.parametrize("is_due", [False, True])
+@pytest.mark.parametrize("act", [Prover.prove, Prover.clear])
+def test_leftover_objects_in_a_namespace_with_another_name_are_removed(act: Any, is_due: bool) -> None:
+    cluster = Cluster(gpu1=1)
+    prover(cluster).prove()
+    for name, labels in {"old": MINE, "other": {**MINE, "kubegpu.autoscale/inventory": "other"}, "mine": {}}.items():
+        cluster.answers[f"GET /api/v1/namespaces/{name}"] = {"metadata": {"name": name, "uid": name, "labels": labels}}
+    outcome = act(prover(cluster, repeat=is_due))
+    assert outcome.changed
+    left = [path.split("/")[-1] for path in cluster.answers if re.fullmatch("GET /api/v1/namespaces/[^/]+", path)]
+    assert left == ["other", "mine"]
 
 
 def test_absent_removes_the_record() -> None:
