@@ -36,15 +36,15 @@ MINE = {
 class Cluster(FakeTransport):
     """It keeps what is written. leaves: what CUDA pods leave in their status, by node."""
 
-    unserved: Mapping[str, Any] = {}  # why the namespace is not deleted
+    unserved: Mapping[str, Any] = {}  # why the namespace is not deleted.
     rejected_by = "ValidatingAdmissionPolicy"
-    result_of_idle = ""  # what pods without a request leave instead of their result
-    rejects: frozenset[str] = frozenset()  # RuntimeClasses whose pods have to request a GPU
-    loses_pods = False  # whether pods that request GPUs are deleted
-    leaves_pending = ""  # why the scheduler leaves pods that request GPUs pending
-    only_second = False  # whether that holds only for the second pod of a node
-    is_fair = True  # whether each pod gets GPUs of its own
-    open_to: frozenset[str] = frozenset()  # RuntimeClasses whose pods see all GPUs without a request
+    result_of_idle = ""  # what pods without a request leave instead of their result.
+    rejects: frozenset[str] = frozenset()  # RuntimeClasses whose pods have to request a GPU.
+    loses_pods = False  # whether pods that request GPUs are deleted.
+    leaves_pending = ""  # why the scheduler leaves pods that request GPUs pending.
+    only_second = False  # whether that holds only for the second pod of a node.
+    is_fair = True  # whether each pod gets GPUs of its own.
+    open_to: frozenset[str] = frozenset()  # RuntimeClasses whose pods see all GPUs without a request.
 
     def __init__(self, **nodes: int) -> None:
         self.leaves = {name: result(gpus) for name, gpus in nodes.items()}
@@ -566,3 +566,15 @@ def test_gpus_that_pods_have_to_claim_are_not_proven_and_no_failure(
     of_others = {"free": "proven", "busy": "waiting"}
     assert statuses(outcome) == {"claimed": "waiting", **{name: of_others[name] for name in others}}
     assert bool(outcome.errors) == (others == ["busy"])
+
+
+@pytest.mark.parametrize("obstacle", [lose_pod, lose_pod_to_another])
+def test_gpus_that_were_seen_are_recorded_also_if_the_cuda_pod_did_not_end(obstacle: Any) -> None:
+    cluster = Cluster(gpu1=2, gpu2=1)
+    prover(cluster, nodes=("gpu2",)).prove()
+    cluster.open_to = frozenset({DEFAULT_RUNTIME})
+    obstacle(cluster, "gpu1")
+    assert prover(cluster, unrequested="deny").prove().errors
+    fill(cluster, "gpu1")
+    outcome = prover(cluster, unrequested="deny").prove()
+    assert (statuses(outcome), len(outcome.errors)) == ({"gpu1": "failed", "gpu2": "kept"}, 1)
