@@ -31,34 +31,45 @@ def gitops_files(parts: Sequence[Mapping[str, Any]], tool: str, place: Mapping[s
     read = read_parts(_plain(parts), where.mirror, where.inventory)
     files = _TOOLS[tool](read, where)
     # Secrets in values are named by their option. The other ones are addresses with a login, for example of a mirror.
-    if found := _secrets(read) or [f"{path}: {secret.path}" for path in files for secret in secrets_in(files[path])]:
-        raise AnsibleFilterError(
-            f"gitops -> repository: {'; '.join(found)} would lie there for all to read. Nothing was written. "
-            "Next: put it into a Secret of the cluster, and give its name instead"
-        )
-    if unknown := [name for name in _places(read, random_texts_in) if name not in public]:
-        raise AnsibleFilterError(
-            f"gitops -> repository: {'; '.join(unknown)} looks random, as keys and tokens do. Nothing was written. "
-            "Next: put it into a Secret of the cluster, and give its name instead; if it is public, add this place to "
-            "gitops_public_values"
-        )
+    known = _secrets(read)
+    texts = {text for _name, text in known}
+    known += [
+        (f"{path}: {secret.path}", secret.text)
+        for path in files
+        for secret in secrets_in(files[path])
+        if secret.text not in texts
+    ]
+    reasons = {
+        "would lie there for all to read": known,
+        "looks random, as keys and tokens do": _places(read, random_texts_in),
+    }
+    for reason, places in reasons.items():
+        if found := dict.fromkeys(name for name, _text in places if name not in public):
+            raise AnsibleFilterError(
+                f"gitops -> repository: {'; '.join(found)} {reason}. Nothing was written. Next: put it into a Secret of "
+                "the cluster, and give its name instead; if it is public, add this place to gitops_public_values"
+            )
     return {path: to_yaml(manifests) for path, manifests in files.items()}
 
 
-def _secrets(parts: Sequence[Part]) -> list[str]:
+def _secrets(parts: Sequence[Part]) -> list[tuple[str, str]]:
+    """Places of secrets in the values of releases, and Secrets among the objects."""
     objects = [(part.name, manifest) for part in parts for manifest in part.objects]
     return _places(parts, secrets_in) + [
-        f"{name}: Secret {manifest['metadata']['name']}" for name, manifest in objects if manifest["kind"] == "Secret"
+        (f"{name}: Secret {manifest['metadata']['name']}", "")
+        for name, manifest in objects
+        if manifest["kind"] == "Secret"
     ]
 
 
-def _places(parts: Sequence[Part], find: Callable[[Any], list[Secret]]) -> list[str]:
-    """Places of what is found in the values of releases, each once."""
-    return list(
-        dict.fromkeys(
-            f"{part.name}: {secret.path}" for part in parts if part.release for secret in find(part.release.values)
-        )
-    )
+def _places(parts: Sequence[Part], find: Callable[[Any], list[Secret]]) -> list[tuple[str, str]]:
+    """Places of what is found in the values of releases, each with its text."""
+    return [
+        (f"{part.name}: {secret.path}", secret.text)
+        for part in parts
+        if part.release
+        for secret in find(part.release.values)
+    ]
 
 
 def _plain(value: Any) -> Any:

@@ -41,11 +41,11 @@ class _OptionsFirst(AnsibleModule):  # type: ignore[misc]
 
     argument_spec: dict[str, Any]
     refusal: HopError | None = None
-    secrets: frozenset[str] = frozenset()
 
     def _load_params(self) -> None:
         super()._load_params()
-        self.secrets = frozenset(masked_texts(self.params))
+        # Ansible masks these in its log, and in the output of a module, including messages and tracebacks.
+        self.no_log_values.update(masked_texts(self.params))
         given = self.params.get("kubeconfig")
         if isinstance(given, str) and not given.lstrip().startswith("{") and "\n" not in given:
             shown = {**self.argument_spec["kubeconfig"], "no_log": False}
@@ -87,8 +87,6 @@ class GpuModule:
         )
         self._refusal = self._module._module.refusal
         self.params: dict[str, Any] = self._module.params
-        # Ansible masks these in the output of a module, including messages and tracebacks.
-        self._module._module.no_log_values.update(self._module._module.secrets)
         self.check_mode: bool = self._module.check_mode
         self.outcome = Outcome()
 

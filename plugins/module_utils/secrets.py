@@ -39,30 +39,45 @@ _MOST_NESTED = 6
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # A name is read as its words in lower case: GF_DATABASE_PASSWORD and databasePassword are "database password".
 # A name with one of these words or endings is a secret, unless it ends like a reference.
-_SECRET_WORD = re.compile(r"(?:password|passwd|passphrase|pwd|token|apikey|credentials?|htpasswd|dockerconfigjson)\b")
+# Words may stand together: secretkey, DBPASS, TS_AUTHKEY.
+SECRET_KEYS = (
+    "access|account|api|app|application|auth|certificate|consumer|encryption|gpg|hmac|integration|jwt|license|master|"
+    "private|registration|routing|secret|service|session|shared|signing|ssh|storage|subscription|user|write"
+)
+_SECRET_WORD = re.compile(
+    r"(?:pass ?(?:words?|wd|phrases?|code)|pwd|token|apikeys?|credentials?|\bcreds?|dockerconfigjson)\b"
+)
 _SECRET_END = re.compile(
-    r"\b(?:(?:access|account|api|app|application|auth|certificate|consumer|encryption|gpg|hmac|integration|license|"
-    r"master|private|registration|routing|secret|service|session|shared|signing|ssh|storage|user|write) key|"
-    r"(?:api|hook|webhook) url|secret(?: value| data)?|secure json data|pass|passwords|tokens|token id|auth|"
-    r"authorization|cookie|dsn|honeycomb team|connection string|key data|psk)$"
+    rf"(?:(?:{SECRET_KEYS}) ?keys?|^x [a-z ]+ key|secret key base|(?:api|hook) ?urls?|"
+    r"secret(?: ?(?:value|env|string|(?:string )?data))?|(?:api|app|application|auth|client|credential) ?secrets|"
+    r"secure ?json ?data|\b(?!(?:by|com|encom|over|sur|tres|under)pass$)\w*pass|pw|pwds|tokens|token ?ids?|"
+    r"(?:\b|basic|master)auth|\b(?:authorization|cookie|dsn|psk)|honeycomb ?team|connection ?strings?|key ?data)$"
 )
 _REFERENCE_END = re.compile(
     r"\b(?:audiences?|dir|enabled|endpoint|expiration|expiry|field|files?|folder|id|keys?|length|method|mount|names?|"
     r"namespace|path|policy|refs?|required|seconds|selector|ttl|type|uri|url|user|username)$"
 )
 # References to Secrets of Kubernetes in charts and pods.
-_NAMED_SECRET = re.compile(r"\b(?:ca|cert|certificate|config|existing|from|image|key|pull|root|server|ssl|tls) secret$")
+_NAMED_SECRET = re.compile(
+    r"\b(?:image ?)?(?:ca|cert|certificate|config|existing|from|image|(?<!access )key|pull|root|server|ssl|tls)"
+    r" ?secret$"
+)
+_SECRET_DATA = re.compile(r"secret (?:string )?data$")
+# A map or a list of secrets; a name alone in it is a reference.
+_SECRETS = re.compile(r"(?<!external )(?<!sealed )secrets$")
 _NGINX_REFERENCE = re.compile(r"ingress\.kubernetes\.io/auth-secret$")
 # Keys below a secret that describe it, in addition to references. A key that is just `key` or `url` may be the secret.
 _ABOUT = {"annotations", "apiVersion", "create", "kind", "labels", "metadata", "optional", "valueFrom"}
 _MAY_BE_IT = re.compile(r"\b(?:field|keys?|uri|url)$")
 _SELECTOR = {"defaultMode", "items", "key", "name", "namespace", "optional", "secretKey", "secretName"}
-_VALUES = {"val", "value", "values"}
+_NAMES = {"field", "header", "key", "name", "param", "property"}
+_VALUES = {"data", "default", "stringdata", "text", "val", "value", "values"}
 # Parameters of a signed address: sig, X-Amz-Signature.
 _SIGNATURE = re.compile(r"\b(?:sig|signature)$")
 
 # A placeholder that the reading program replaces: $(NAME), ${NAME}, $__file{/x}, {{ .Values.x }}, <secret>.
-_PLACEHOLDER = re.compile(r"\$[({]|\$__|\{\{|<\w+>$|\(hidden\)$|# [^\n]*$")
+# The default in ${NAME:-x} is a value.
+_PLACEHOLDER = re.compile(r"\$\(|\$\{(?!\w+:?[-=][^}$])|\$__|ENC\[AES|\{\{|<\w+>$|\(hidden\)$|# [^\n]*$")
 _EMPTY = {"", '""', "''", "true", "false", "null"}
 _NAME = r"(?P<name>[A-Za-z][\w.-]*)"
 _NAMELESS = (
@@ -73,14 +88,21 @@ _NAMELESS = (
         re.S,
     ),
     # A login in an address, and one as an argument. A user and a group are numbers.
-    re.compile(r"\b(?!ssh\b)[A-Za-z][\w+.-]*://(?P<secret>[^/\s\"'<>?#]+)(?=@)"),
+    re.compile(r"(?:(?<!\bssh)://|\bssh://(?=[^/\s@]+:))(?P<secret>[^/\s\"'<>?#]+)(?=@)"),
+    # Without a scheme: me:x@proxy:3128, me:x@tcp(db:3306)/. Others are a voter of Kafka and an image.
+    re.compile(
+        r"(?<![\w.:/-])[\w.-]{1,100}:(?P<secret>(?!\d+,\d+@)[^\s\"']{1,200})(?=@(?:(?:tcp|udp|unix)?\(|(?!sha\d)[\w.-]{1,200}:\d))"
+    ),
     re.compile(
         r"(?<!\S)(?:-u|--user|--proxy-user)[ =]?[\"']?(?!\d+:\d+\b)[^\s:\"'=/]+:(?P<secret>(?!//)[^\s\"']+)(?<!:)"
     ),
     re.compile(r"\b(?:[Bb]earer|Authorization[\"']?[:=]\s*[\"']?\w+)\s+(?P<secret>(?=\S*[A-Z\d._-])[\w+/.~-]{8,}=*)"),
     re.compile(r"\b[Bb]asic\s+(?P<secret>(?=\S*[A-Z\d=])[A-Za-z\d+/]{8,}={0,2})"),
     re.compile(r"\blogin\s+\S+\s+password\s+(?P<secret>\S+)"),
-    re.compile(r"\b(?:sshpass\s+-p|redis-cli\s(?:[^|;&\n]*\s)?-a|mysql\w*\s(?:[^|;&\n]*\s)?-p)\s*(?P<secret>\S+)"),
+    re.compile(
+        r"\b(?:sshpass\s+-p|redis-cli\s(?:[^|;&\n]{0,200}\s)?-a|(?:mysql\w{0,20}|login)\s(?:[^|;&\n]{0,200}\s)?-p)\s*"
+        r"(?P<secret>\S+)"
+    ),
     re.compile(r"(?P<secret>\$(?:2[aby]|apr1|[156y])\$[^\s\"',:]{8,})"),
     # Addresses whose path is the credential, and tokens with the format of their issuer.
     re.compile(r"https://(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks)/(?P<secret>[^\s\"']+)"),
@@ -103,14 +125,22 @@ _NAMED = (
     re.compile(r"(?<!\S)--?" + _NAME + r"\s+(?P<secret>[^\s-]\S*)"),
     re.compile(r"^[ \t#;]*(?:- )?[\"']?" + _NAME + r"[\"']?[ \t]*[:=][ \t]+(?P<secret>\S[^\n]*)", re.M),
     re.compile(r"\\*[\"']" + _NAME + r"\\*[\"']\s*:\s*\\*[\"'](?P<secret>[^\"'\\]+)"),
+    # The default of a variable, a header, and a setting of which the line has no other sign.
+    re.compile(r"\$\{(?P<name>\w+):?[-=](?P<secret>[^}\s]+)"),
+    re.compile(
+        r"(?<![\w.-])(?P<name>(?:[A-Z]\w*-)+[A-Z]\w*|Authorization)[ \t]+"
+        r"(?:\"(?P<secret>[^\"\n]+)\"|'(?P<single>[^'\n]+)'|(?P<bare>(?=\S*[A-Z\d])[^\s\"';]+))"
+    ),
+    re.compile(r"^[ \t]*" + _NAME + r"[ \t]+(?P<secret>(?=\S*[A-Z\d_-])[^\s;]+);?$", re.M),
     re.compile(r"<" + _NAME + r">\s*(?P<secret>[^\s<][^<]*)</"),
     re.compile(r"(?:-H|--header)[ =]?[\"']?" + _NAME + r":\s*(?P<secret>[^\"'\n]+)"),
     re.compile(r"\bname[\"']?:\s*[\"']?(?P<name>[\w.-]+)[\"']?,?\s+[\"']?value[\"']?:\s*[\"']?(?P<secret>[^\s\"']+)"),
 )
 _HINT = re.compile(
-    r"[@=$]|://|-----BEGIN|(?<!\S)--?\w|:\s|[\"']:|</|"
+    r"^[ \t]*[\w.-]+[ \t]+\S+$|\b(?:[A-Z]\w*-[A-Z]|Authorization)|[@=$]|://|-----BEGIN|(?<!\S)--?\w|:\s|[\"']:|</|"
     r"\b(?:[Bb]earer |[Bb]asic |login |eyJ|hf_|gh\w_|github_pat_|gl(?:pat|sa|c)|nvapi|xox|xapp|"
-    r"[sr]k[-_]|AIza|dckr_|hvs\.|npm_|pypi-|SG\.|AGE-)|^[{\[]"
+    r"[sr]k[-_]|AIza|dckr_|hvs\.|npm_|pypi-|SG\.|AGE-)|^[{\[]",
+    re.M,
 )
 # A document in a text has lines or brackets, and names with values.
 _DOCUMENT = re.compile(r"^\s*[{\[]|^[ \t]*(?:- +)?[\"']?[\w./-]+[\"']?[ \t]*[:=](?:\s|$)", re.M)
@@ -216,23 +246,31 @@ class _Redaction:
 
     def _mapping(self, value: Mapping[Any, Any], path: str, below: bool) -> dict[Any, Any]:
         below = below and not _is_selector(value)
-        of_secret = value.get("kind") == "Secret"
         if value.get("kind") == "SecretList" and isinstance(value.get("items"), list):
             value = {**value, "items": [{"kind": "Secret", **item} for item in value["items"]]}
-        named = next((str(value[key]) for key in ("name", "key", "header") if isinstance(value.get(key), str)), "")
+        names = [str(name) for key, name in value.items() if str(key).lower() in _NAMES]
+        named = next(filter(is_secret_name, names), "")
+        of_secrets = _SECRETS.search(_words(path.rpartition(".")[2])) is not None
+        of_secret = below or of_secrets or value.get("kind") == "Secret"
         public = _references(value)
-        shown = {}
+        shown: dict[Any, Any] = {}
         for key, inner in value.items():
-            at = f"{path}.{key}" if path else str(key)
-            if key in _VALUES and is_secret_name(named) and not _is_count(named, inner):
-                shown[key] = self.of(inner, f"{path} {named}".strip(), below=True)
-            elif of_secret and key in ("data", "stringData") and isinstance(inner, Mapping):
-                shown[key] = {entry: self._whole(text, f"{at}.{entry}") for entry, text in inner.items()}
-            elif of_secret and key in ("data", "stringData"):
-                shown[key] = self.of(inner, at, below=True)
+            name = self._lines(key, path) if isinstance(key, str) and _HINT.search(key) else key
+            while name in shown:
+                name += " "
+            at = f"{path}.{name}" if path else str(name)
+            is_data = (of_secret and key in ("data", "stringData")) or _SECRET_DATA.search(_words(str(key)))
+            if is_data and isinstance(inner, Mapping):
+                shown[name] = {entry: self._entry(text, f"{at}.{entry}") for entry, text in inner.items()}
+            elif str(key).lower() in _VALUES and (named or of_secrets) and not _is_count(named, inner):
+                shown[name] = self.of(inner, f"{path} {named}".strip() if named else at, below=True)
+            elif is_data:
+                shown[name] = self.of(inner, at, below=True)
+            elif key == "encryptedData":  # of a SealedSecret
+                shown[name] = inner
             else:
                 is_below = key not in public and _is_below(str(key), inner, path, below)
-                shown[key] = self.of(inner, at, below=is_below)
+                shown[name] = self.of(inner, at, below=is_below)
         return shown
 
     def _list(self, value: Sequence[Any], path: str, below: bool) -> list[Any]:
@@ -241,6 +279,10 @@ class _Redaction:
             own = number > 0 and _is_argument_of(value[number - 1], item)
             shown.append(self.of(item, f"{path}[{number}]", below=below or own))
         return shown
+
+    def _entry(self, value: Any, path: str) -> Any:
+        """An entry of a Secret, of which the name says nothing."""
+        return self._whole(value, path) if isinstance(value, str) else self.of(value, path, below=True)
 
     def _whole(self, value: Any, path: str) -> Any:
         text = str(value).strip()
@@ -302,7 +344,7 @@ class _Redaction:
         name, given = match["name"], match[match.lastgroup or "secret"]
         # `secret="login"` selects in PromQL. A mapping or a block that follows a key has its own keys.
         is_value = given[0] not in "{[|>&*" and given not in ("true", "false", "null")
-        is_matcher = re.match(r"secret=[\"']", match[0], re.I) is not None
+        is_matcher = re.match(r"secret=[\"']|[\w.-]+=~$", match[0], re.I) is not None
         is_secret = is_value and _is_named_secret(name) and not is_matcher and not _is_count(name, given)
         return self._piece(match, path) if is_secret else match[0]
 
@@ -334,7 +376,9 @@ def _is_below(key: str, inner: Any, path: str, below: bool) -> bool:
         return False
     if isinstance(inner, Mapping):  # `auth: {...}` has settings beside secrets
         words = _words(key)
-        return words.endswith("secrets") or (is_secret_name(key) and not words.endswith(("auth", "authorization")))
+        return _SECRETS.search(words) is not None or (
+            is_secret_name(key) and not words.endswith(("auth", "authorization"))
+        )
     return is_secret_name(key) and not _is_count(key, inner)
 
 
@@ -344,6 +388,8 @@ def _references(value: Mapping[Any, Any]) -> set[Any]:
     found = set()
     if any(words.endswith("secret name") or _NAMED_SECRET.search(words) for words in keys.values()):
         found |= {key for key, words in keys.items() if words.endswith("key")}  # the names of its keys
+    if keys.keys() & {"remoteRef", "sourceRef"}:  # of an ExternalSecret
+        found |= {"secretKey"} & {*keys}
     if any(words in ("auth url", "token url") for words in keys.values()):
         found |= {key for key, words in keys.items() if words == "api url"}  # of an OAuth provider
     if "name" in keys or "file" in keys:
@@ -452,7 +498,11 @@ def _yaml(text: str) -> Any:
         if "{{" not in text:
             raise
         documents = _documents(_TEMPLATE.sub(lambda action: "" if action[0].endswith("\n") else HIDDEN, text))
-    return documents[0] if len(documents) == 1 else [each for each in documents if isinstance(each, dict | list)]
+    return (
+        documents[0]
+        if len(documents) == 1
+        else [document for document in documents if isinstance(document, dict | list)]
+    )
 
 
 def _documents(text: str) -> list[Any]:

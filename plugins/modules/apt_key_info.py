@@ -109,7 +109,7 @@ def download(url: str, *, proxy: str, allow_unauthorized: bool, timeout: int) ->
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True, no_log=True)  # no line in the journal
     options = dict(module.params)
     shown = without_login(options["url"])
     module.params["url"] = shown  # -vvv shows the parameters
