@@ -51,6 +51,15 @@ TEXTS = {
     "netrc": f"machine db.example login me password {PLANT}",
     "argument of sshpass": f"sshpass -p {PLANT} ssh me@db.example",
     "argument of mysql": f"mysql -u root -p{PLANT} grafana",
+    "argument of docker": f"docker login -u me -p {PLANT} registry.example",
+    "argument of redis": f"redis-server --requirepass {PLANT} --port 1",
+    "login as another argument": f"skopeo copy --dest-creds me:{PLANT} docker://x",
+    "login of a database": f"exporter:{PLANT}@(mysql.db:3306)/",
+    "login of a database with its protocol": f"root:{PLANT}@tcp(db:3306)/grafana",
+    "login of a proxy": f"me:{PLANT}@proxy.example:3128",
+    "header of a proxy": f'proxy_set_header X-Api-Key "{PLANT}";',
+    "header without quotes": f"Header Ocp-Apim-Subscription-Key {PLANT}",
+    "default of a variable": f"${{DB_PASSWORD:-{PLANT}}}",
     "hash of a password": f"me:$2y$10${PLANT}",
     "webhook": f"https://hooks.slack.com/services/T0/B0/{PLANT}",
     "issued token": f"hf_{PLANT}".replace("-", "0") + PLANT,
@@ -140,6 +149,12 @@ def _generated() -> Iterator[tuple[str, Any]]:
     for _text in range(12):
         deep = {"mode": "x", "config": yaml.safe_dump(deep) + "end: x\n"}
     yield "texts in texts", deep
+    for name in ("data", "stringData"):
+        yield f"list of Secrets ({name})", {"extraSecrets": [{"name": "login", name: {"user": PLANT}}]}
+        yield f"Secret of a chart ({name})", {"extraSecret": {"name": "login", name: {"user": PLANT}}}
+    for name in ("secretEnv", "secretData", "secretStringData"):
+        yield f"map of secrets ({name})", {name: {"FIRST": PLANT}}
+    yield "list of secrets", {"secrets": [{"name": "first", "value": PLANT}]}
     yield "several values of a name", {"headers": [{"name": "X-Api-Key", "values": [PLANT]}]}
     yield "key in Base64", {"tls": {"key": encoded(PEM)}}
     yield "login in two arguments", {"args": ["-u", f"me:{PLANT}"]}

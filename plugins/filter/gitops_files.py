@@ -46,8 +46,8 @@ def gitops_files(parts: Sequence[Mapping[str, Any]], tool: str, place: Mapping[s
     for reason, places in reasons.items():
         if found := dict.fromkeys(name for name, _text in places if name not in public):
             raise AnsibleFilterError(
-                f"gitops -> repository: {'; '.join(found)} {reason}. Nothing was written. Next: put it into a Secret of "
-                "the cluster, and give its name instead; if it is public, add this place to gitops_public_values"
+                f"gitops -> repository: {'; '.join(found)} {reason}. Nothing was written. Next: put it into a Secret "
+                "of the cluster, and give its name instead; if it is public, add this place to gitops_public_values"
             )
     return {path: to_yaml(manifests) for path, manifests in files.items()}
 

@@ -124,7 +124,7 @@ _NAMED = (
     # `--name x`, a line of YAML or INI, and a container's variable in such lines or in JSON.
     re.compile(r"(?<!\S)--?" + _NAME + r"\s+(?P<secret>[^\s-]\S*)"),
     re.compile(r"^[ \t#;]*(?:- )?[\"']?" + _NAME + r"[\"']?[ \t]*[:=][ \t]+(?P<secret>\S[^\n]*)", re.M),
-    re.compile(r"\\*[\"']" + _NAME + r"\\*[\"']\s*:\s*\\*[\"'](?P<secret>[^\"'\\]+)"),
+    re.compile(r"[\"']" + _NAME + r"\\*[\"']\s*:\s*\\*[\"'](?P<secret>[^\"'\\]+)"),
     # The default of a variable, a header, and a setting of which the line has no other sign.
     re.compile(r"\$\{(?P<name>\w+):?[-=](?P<secret>[^}\s]+)"),
     re.compile(

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import (
     HIDDEN,
+    SECRET_KEYS,
     Secret,
     is_secret_name,
     masked_texts,
@@ -24,7 +25,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import (
     without_login,
 )
 from collection import ROOT
-from planted import CARRIERS, GENERATED, PLACES, PLANT, RECORD, hides
+from planted import BY_PLACE, CARRIERS, GENERATED, LOGIN, PLACES, PLANT, RECORD, TEXTS, hides
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
 
@@ -83,6 +84,72 @@ def test_a_secret_is_hidden_wherever_it_is(name: str) -> None:
     assert secrets_in(value)
 
 
+NAMES = sorted(
+    {place.rpartition(".")[2] for place in PLACES} - {*BY_PLACE} | {f"{word}_key" for word in SECRET_KEYS.split("|")}
+)
+FORMS: dict[str, Callable[[str], str]] = {
+    "name": str,
+    "plural": lambda name: name if name.endswith("s") else f"{name}s",
+    "joined": lambda name: name.replace("_", ""),
+    "plural joined": lambda name: FORMS["plural"](FORMS["joined"](name)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_secret_is_hidden_by_each_form_of_its_name(name: str, form: str) -> None:
+    for written in (FORMS[form](name), FORMS[form](name).upper()):
+        texts: list[Any] = [{written: PLANT}, {written: [PLANT]}, {"args": [f"--{written}", PLANT]}]
+        named = [{"env": [{"name": written, key: PLANT}]} for key in ("value", "data", "default")]
+        capitals = [{"env": [{"Name": written, "Value": PLANT}]}]
+        assert [value for value in texts + named + capitals if not hides(json.dumps(redacted(value)))] == []
+
+
+PROMQL = [
+    f"kube_secret_info{{{label}{operator}'x', {label}{operator}\"login.*\"}} > 0".replace("'", quote)
+    for quote in "\"'"
+    for label, operators in {"secret": ("=", "!=", "=~", "!~"), "token": ("!=", "=~", "!~")}.items()
+    for operator in operators
+]
+
+
+@pytest.mark.parametrize(
+    "query", [*PROMQL, *(query[query.index("{") :] for query in PROMQL), "a:b @ end()", "a:b@end()"]
+)
+def test_a_query_stays(query: str) -> None:
+    for value in ({"expr": query}, {"rules": f"groups:\n- expr: |\n    {query}\n"}):
+        assert redacted(value) == value
+
+
+# Pieces that a pattern may begin with at each of their places.
+LONG = [
+    *TEXTS.values(),
+    *"a:=-@\\/.\"'<$",
+    "a-",
+    "a:",
+    "a,",
+    "a.",
+    "-a ",
+    "a:a,",
+    "://",
+    "mysql ",
+    "login ",
+    "me:x@",
+    '"a',
+    "${a",
+    "X-",
+    "X-A ",
+]
+
+
+@pytest.mark.parametrize("piece", [*LONG, "random"])
+def test_a_long_text_takes_little_time(piece: str) -> None:
+    text = secrets.token_urlsafe(150_000) if piece == "random" else piece * (200_000 // len(piece))
+    began = time.monotonic()
+    redacted({"config": text})
+    assert time.monotonic() - began < 8
+
+
 # What the generated ones have not.
 OTHERS: dict[str, Any] = {
     "by a name above": {"credentials": {"reader": PLANT, "others": [PLANT]}},
@@ -99,6 +166,10 @@ OTHERS: dict[str, Any] = {
     "an unknown tag": {"config": f"key: !vault x\npassword: !vault\n  {PLANT}\n"},
     "a value on the next line": {"config": f"[smtp]\nhost = x\npassword =\n  {PLANT}\n"},
     "a header's argument": {"args": ["--header", f"X-Api-Key: {PLANT}"]},
+    "a login in a name": {"registries": {LOGIN: {"mode": "x"}}},
+    "two logins in names": {"registries": {LOGIN: "x", LOGIN.replace("reader", "other"): "x"}},
+    "a login in a name of JSON": {"config": json.dumps({LOGIN: "x"})},
+    "a line of a configuration": {"config": f"port 1\nrequirepass {PLANT}\n"},
     "another name of a user": {"args": [f"--user=me:{PLANT}"]},
 }
 
@@ -169,6 +240,14 @@ def test_a_token_is_known_by_its_shape(token: str) -> None:
         {"auth.github": {"token_url": "https://github.com/x", "api_url": "https://api.github.com/user"}},
         {"args": ["-u", "1000:1000", "docker run -u 1000:1000 --user app"], "basic": "Basic authentication is off"},
         {"manifests": ["kind: SecretProviderClass\nspec: {parameters: {objects: x}}\n"]},
+        {
+            "kind": "ExternalSecret",
+            "spec": {"data": [{"secretKey": "a", "remoteRef": {"key": "b", "property": "token"}}]},
+        },
+        {"kind": "SealedSecret", "spec": {"encryptedData": {"password": "AgBx"}}},
+        {"password": "${DB_PASSWORD}", "token": "${TOKEN:-}", "secret": "ENC[AES256_GCM,data:x]"},
+        {"voters": "1@kafka-0:9093,2@kafka-1:9093", "image": "registry.example:5000/x:v1@sha256:9f86"},
+        {"message": 'secrets "login" not found, set the X-Api-Key header'},
         {"message": "pod ml/chat-0: the token has expired, 3 of 4 pods=4"},
     ],
 )

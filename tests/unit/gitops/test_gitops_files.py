@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -168,6 +169,22 @@ def test_a_text_that_looks_random_needs_its_place_in_an_option() -> None:
         gitops_files(parts, "flux", PLACE)
     assert "c29tZQ9xT2fLk7Qm3Zp8" not in str(err.value)
     assert gitops_files(parts, "flux", {**PLACE, "public": ["stack: grafana.label"]})
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_a_place_in_the_option_is_written(name: str) -> None:
+    """Each refusal names places; with all of them in the option, nothing is refused."""
+    parts = [{"name": "stack", "release": release("stack", values={"x": GENERATED[name]})}]
+    public: list[str] = []
+    for _refusal in range(3):
+        try:
+            assert gitops_files(parts, "flux", {**PLACE, "public": public})
+            break
+        except AnsibleFilterError as err:
+            [told] = re.findall(r"repository: (.*) (?:would lie|looks random)", str(err))
+            public += told.split("; ")
+    else:
+        pytest.fail(f"refused with {public}")
 
 
 @pytest.mark.parametrize("tool", ["flux", "argocd"])
