@@ -469,7 +469,8 @@ def _parsed(text: str) -> tuple[Any, Callable[[Any], str]]:
             return json.loads(text, object_pairs_hook=_pairs), json.dumps
     if len(text) > LONGEST_DOCUMENT or not _DOCUMENT.search(text) or not ("\n" in text or text[0] in "{["):
         return None, json.dumps
-    for parse in (_yaml,) if _OF_SECRET.search(text) else (_yaml, _toml, _ini):
+    # A query of PromQL begins with a bracket, too.
+    for parse in (_yaml,) if _OF_SECRET.search(text) or text.lstrip()[:1] == "{" else (_yaml, _toml, _ini):
         with suppress(ValueError):
             document = parse(text)
             if document and isinstance(document, dict | list):

@@ -89,7 +89,8 @@ NAMES = sorted(
 )
 FORMS: dict[str, Callable[[str], str]] = {
     "name": str,
-    "plural": lambda name: name if name.endswith("s") else f"{name}s",
+    # `secrets: [a]` is a list of names.
+    "plural": lambda name: name if name.endswith("s") or name == "secret" else f"{name}s",
     "joined": lambda name: name.replace("_", ""),
     "plural joined": lambda name: FORMS["plural"](FORMS["joined"](name)),
 }
