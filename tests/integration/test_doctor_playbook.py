@@ -112,7 +112,7 @@ def test_it_does_not_fail_if_not_asked_to(tmp_path: Path, options: dict[str, Any
     folder = tmp_path / "elsewhere"
     done = examine(tmp_path, **options, gpu_doctor_fail_on="never", gpu_doctor_report_dir=str(folder))
     assert done.returncode == 0
-    assert {path.name for path in folder.iterdir()} == {"report.json", "report.html", "junit.xml"}
+    assert {path.name for path in folder.iterdir()} == {".gitignore", "report.json", "report.html", "junit.xml"}
 
 
 def test_findings_are_metrics_even_where_the_chain_is_broken(tmp_path: Path, options: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.back
     all_rules,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
-    EXPORTER_ANNOTATION,
+    SELECTORS_ANNOTATION,
     RuleOptions,
     is_shared,
 )
@@ -68,7 +68,7 @@ def administrator_writes(plane: ControlPlane, kube: client.ApiClient, namespace:
     def is_limited() -> bool:
         done.update(run_module("gpu_autoscaler", {"kubeconfig": str(plane.kubeconfig), **wanted}))
         rule = api.get_namespaced_custom_object("monitoring.coreos.com", "v1", MONITORING, *PROFILE_RULE)
-        return EXPORTER_ANNOTATION in rule["metadata"].get("annotations", {})
+        return SELECTORS_ANNOTATION in rule["metadata"].get("annotations", {})
 
     eventually(is_limited, "the shared rules name the exporter's job", PROOF_S)
     assert "failed" not in done, done
