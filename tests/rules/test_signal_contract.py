@@ -763,7 +763,7 @@ def recorded(profile: str) -> Recorded:
     assert "err:" not in output, output[:2000]
     assert output.count("got:") == len(some), output[:2000]
     found: dict[tuple[str, str], dict[str, float]] = {}
-    for text, value in re.findall(r"\{([^}]+)\} ([-+\w.]+)", output):
+    for text, value in re.findall(r"\{([^}]+)\} ([-+\d][-+\w.]*|NaN)", output):
         labels = dict(re.findall(r'(\w+)="([^"]*)"', text))
         found.setdefault((labels["__name__"], labels["namespace"]), {})[labels.get("pod", "")] = float(value)
     return found
