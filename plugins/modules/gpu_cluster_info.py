@@ -64,7 +64,8 @@ result:
         - C(release) is the namespace and name of its Helm release.
         - A component that runs on nodes with GPUs has C(origin), one of C(kubegpu), C(gpu-operator), C(gke), C(helm),
           C(manifest) and C(node). The last one is a device plugin that is part of the node's image. Of a DaemonSet,
-          C(depends_on_variable) is whether it gets or gives GPUs by the environment of an unprivileged container.
+          C(depends_on_variable) is whether it gets or gives GPUs by the environment of an unprivileged container, and
+          C(is_rolled_out) whether all of its pods are from after its last change.
         - A Prometheus has its service and port, C(scheme) and C(path_prefix), and the labels and namespaces by which it
           selects PrometheusRules and monitors. V(none) means all namespaces.
       type: dict
@@ -117,6 +118,7 @@ result:
           release: ""
           origin: gpu-operator
           depends_on_variable: false
+          is_rolled_out: true
       host_engine: []
       device_plugin: []
       dra_driver: []

@@ -33,14 +33,21 @@ def is_admin(container: Container) -> bool:
 def depends_on_variable(daemon_set: Manifest) -> bool:
     """Whether this device plugin, exporter or host engine stops working if the toolkit ignores the variable.
 
-    Pods that have not been replaced since the last change may, too. So may the pods that a plugin gives GPUs to.
+    So may the pods that a plugin gives GPUs to. Pods from before the last change may too, see `is_rolled_out`.
     """
     plugin = plugin_container(daemon_set)
     container = plugin or EXPORTER.container(daemon_set) or HOST_ENGINE.container(daemon_set)
     if container is None:
         return False
     gives = plugin is not None and _CDI not in _strategy(plugin)
-    return gives or not is_admin(container) or not _is_updated(daemon_set)
+    return gives or not is_admin(container)
+
+
+def is_rolled_out(daemon_set: Manifest) -> bool:
+    """Whether its pods are all from after its last change. Not while a node of it is away."""
+    status: dict[str, Any] = daemon_set.get("status") or {}
+    is_seen = status.get("observedGeneration") == daemon_set["metadata"].get("generation")
+    return is_seen and status.get("updatedNumberScheduled", 0) >= status.get("desiredNumberScheduled", 0)
 
 
 def got_by_variable(daemon_set: Manifest) -> bool:
@@ -83,9 +90,3 @@ def takes_gpus(pod: Manifest, *, has_default: bool) -> list[str]:
 def _strategy(container: Container) -> str:
     """How the plugin gives GPUs to containers; empty for its default, which is the variable."""
     return environment(container).get("DEVICE_LIST_STRATEGY") or flag(container, "--device-list-strategy")
-
-
-def _is_updated(daemon_set: Manifest) -> bool:
-    status: dict[str, Any] = daemon_set.get("status") or {}
-    is_seen = status.get("observedGeneration") == daemon_set["metadata"].get("generation")
-    return is_seen and status.get("updatedNumberScheduled", 0) >= status.get("desiredNumberScheduled", 0)

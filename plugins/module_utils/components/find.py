@@ -22,7 +22,7 @@ from ..chain.signs import (
     gives_gpus_by_dra,
     plugin_container,
 )
-from ..chain.unrequested import depends_on_variable
+from ..chain.unrequested import depends_on_variable, is_rolled_out
 from ..marks import DEFAULT_INVENTORY, RELEASE, inventory_of, is_managed
 
 CUSTOM, EXTERNAL, RESOURCE = "custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"
@@ -63,6 +63,7 @@ def find_components(objects: Objects) -> dict[str, Any]:
                 **_entry(driver, objects),
                 "origin": _origin(driver, objects),
                 "depends_on_variable": depends_on_variable(driver),
+                "is_rolled_out": is_rolled_out(driver),
             }
             for driver in found
         ]

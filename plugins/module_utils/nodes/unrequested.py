@@ -36,6 +36,7 @@ UNREQUESTED: dict[str, Any] = {
             "mark": _RESULT,
             "record": _RESULT,
             "dependent": {"type": "list", "elements": "str"},
+            "unsettled": {"type": "list", "elements": "str", "default": []},
         },
     },
 }
@@ -49,6 +50,7 @@ class Unrequested:
     is_ours:    whether this collection has changed it.
     is_created: whether the role kubernetes created the node.
     dependent:  DaemonSets that need GPUs by the variable; None if the cluster was not read.
+    unsettled:  DaemonSets that may have pods from before their last change, which may need it.
     """
 
     state: str
@@ -58,6 +60,7 @@ class Unrequested:
     is_ours: bool
     is_created: bool
     dependent: tuple[str, ...] | None
+    unsettled: tuple[str, ...]
 
     @property
     def is_denied(self) -> bool:
@@ -70,11 +73,14 @@ class Unrequested:
 
     @property
     def denies(self) -> bool:
-        return self.is_asked and not self.is_denied and self.dependent == ()
+        return self.is_asked and not self.is_denied and self.dependent == () and not self.unsettled
 
     @property
     def accepts(self) -> bool:
-        """Whether a change by this collection is undone, also because a component depends on the variable."""
+        """Whether a change by this collection is undone, also because a component depends on the variable.
+
+        A roll-out that is not complete, as while a node is away, undoes nothing.
+        """
         is_over = self.state == "absent" or self.wanted == "allow"
         return self.is_denied and self.is_ours and (is_over or bool(self.dependent))
 
@@ -85,11 +91,20 @@ class Unrequested:
 
     def obstacle(self, host: Host) -> str:
         """Why unrequested GPUs are not denied; empty if they are, or if nothing asks for it."""
-        if not self.is_asked or not self.dependent:
+        waits_for = () if self.is_denied else self.unsettled
+        if not self.is_asked or not (self.dependent or waits_for):
             return ""
-        return (
+        open_gpus = (
             f"cluster -> device plugin: {host.name} still gives every container of the runtime nvidia the GPUs that "
-            f"NVIDIA_VISIBLE_DEVICES names, because {enumeration(self.dependent)} depends on it. Next: give the "
+            "NVIDIA_VISIBLE_DEVICES names, because"
+        )
+        if not self.dependent:
+            return (
+                f"{open_gpus} {enumeration(waits_for)} may have pods from before its last change. Next: when it has "
+                "replaced them on each node, run the playbook gpu again"
+            )
+        return (
+            f"{open_gpus} {enumeration(self.dependent)} depends on it. Next: give the "
             "container the capability SYS_ADMIN, and a device plugin the strategy cdi-cri; or set "
             "kubegpu_unrequested_gpus: allow (docs/isolation.md)"
         )
@@ -105,6 +120,7 @@ def unrequested_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         is_ours=bool((read["mark"].get("stat") or {}).get("exists")),
         is_created=bool(read["record"]),
         dependent=None if dependent is None else tuple(dependent),
+        unsettled=tuple(read["unsettled"]),
     )
     obstacle = plan.obstacle(host)
     return {
@@ -112,4 +128,5 @@ def unrequested_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "notices": [obstacle] if plan.wanted != "deny" and obstacle else [],
         "line": {"regexp": _LINE, "denied": DENIED, "default": DEFAULT},
         "steps": {"deny": plan.denies, "accept": plan.accepts, "forget": plan.forgets},
+        "is_denied": plan.denies or (plan.is_denied and not plan.accepts),
     }

@@ -11,6 +11,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.unrequeste
     depends_on_variable,
     got_by_variable,
     is_admin,
+    is_rolled_out,
     takes_gpus,
 )
 from clusters import Cluster, exporter_daemon_set, plugin_daemon_set, pod
@@ -42,9 +43,10 @@ def plugin(context: dict[str, Any] | None, strategy: str = "cdi-cri", *, updated
 @pytest.mark.parametrize(("name", "strategy", "updated"), [*product(CONTEXTS, STRATEGIES, (1, 2))])
 def test_a_plugin_depends_on_the_variable_unless_nothing_of_it_does(name: str, strategy: str, updated: int) -> None:
     context, is_privileged = CONTEXTS[name]
-    is_free = is_privileged and STRATEGIES[strategy] and updated == 2
+    is_free = is_privileged and STRATEGIES[strategy]
 
     assert depends_on_variable(plugin(context, strategy, updated=updated)) is not is_free
+    assert is_rolled_out(plugin(context, strategy, updated=updated)) is (updated == 2)
 
 
 @pytest.mark.parametrize(("name", "strategy", "updated"), [*product(CONTEXTS, STRATEGIES, (1, 2))])

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.find import Objects, find_components
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.unrequested import (
     CHOICES,
@@ -36,12 +37,14 @@ def plan(
     is_ours: bool = False,
     is_created: bool = True,
     dependent: list[str] | None = None,
+    unsettled: list[str] | None = None,
 ) -> dict[str, Any]:
     survey = {
         "file": {"content": b64encode(text.encode()).decode()},
         "mark": {"stat": {"exists": is_ours}},
         "record": {"name": "prod"} if is_created else {},
         "dependent": dependent,
+        "unsettled": unsettled or [],
     }
     options = {"state": state, "wanted": wanted, "may_deny": may_deny}
     return unrequested_plan(HOST, {"options": options, "survey": survey})
@@ -68,6 +71,7 @@ def test_each_state_is_left_as_it_has_to_be(
     after = applied(TEXTS[text], found)
     marked = (is_ours or steps["deny"]) and not steps["forget"]
     is_denied = DENIED in after.splitlines()
+    assert found["is_denied"] is is_denied
 
     assert not (steps["deny"] and (steps["accept"] or steps["forget"]))
     # A component that needs the variable can restart at any time.
@@ -92,6 +96,49 @@ def test_each_state_is_left_as_it_has_to_be(
     assert not any(again(after, marked)["steps"].values())
     if steps["deny"]:
         assert again(TEXTS[text], True)["steps"]["deny"]
+
+
+def plugin(capabilities: list[str], observed: int, updated: int, desired: int) -> dict[str, Any]:
+    container = {
+        "name": "nvidia-device-plugin-ctr",
+        "image": "nvcr.io/nvidia/k8s-device-plugin:v0.19.0",
+        "env": [{"name": "DEVICE_LIST_STRATEGY", "value": "cdi-cri"}],
+        "securityContext": {"capabilities": {"add": capabilities}},
+    }
+    return {
+        "kind": "DaemonSet",
+        "metadata": {"name": "plugin", "namespace": "gpus", "generation": 2},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+        "status": {
+            "observedGeneration": observed, "updatedNumberScheduled": updated, "desiredNumberScheduled": desired,
+        },
+    }  # fmt: skip
+
+
+ROLLOUTS = [*product(([], ["SYS_ADMIN"]), (1, 2), (0, 1, 2, 3), (0, 2, 3))]
+
+
+@pytest.mark.parametrize("text", ["packaged", "denied"])
+@pytest.mark.parametrize(("capabilities", "observed", "updated", "desired"), ROLLOUTS)
+def test_a_roll_out_that_is_not_complete_changes_no_server(
+    capabilities: list[str], observed: int, updated: int, desired: int, text: str
+) -> None:
+    """A node that is away or joins keeps a roll-out open for as long as it likes."""
+    [row] = find_components(Objects(daemon_sets=[plugin(capabilities, observed, updated, desired)]))["device_plugin"]
+    read = {
+        "dependent": [row["name"]] * row["depends_on_variable"],
+        "unsettled": [row["name"]] * (not row["is_rolled_out"]),
+    }
+    for wanted in ("auto", "deny"):
+        found = plan(wanted=wanted, text=TEXTS[text], is_ours=text == "denied", **read)
+        is_complete = observed == 2 and updated >= desired
+
+        assert found["steps"]["deny"] is (text == "packaged" and bool(capabilities) and is_complete)
+        assert found["steps"]["accept"] is (text == "denied" and not capabilities)
+        told = found["refused"] if wanted == "deny" else found["notices"]
+        assert bool(told) is (not capabilities or (text == "packaged" and not is_complete))
+        if capabilities and told:
+            assert "gpus/plugin may have pods from before its last change. Next: when it has replaced" in told[0]
 
 
 @pytest.mark.parametrize("line", [f"  {KEY}=false", f"{KEY} = false # by hand", f"\t{KEY}  =  false"])
