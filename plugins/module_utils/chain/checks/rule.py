@@ -39,6 +39,8 @@ _SERIES = ("prometheus", "metrics")
 _RECORDED = re.compile(r"[a-zA-Z_]\w*(?::\w+)+")
 # Names of rules of one namespace: of a metric, or of a workload.
 _OWNER = re.compile(r"kubegpu[.-]([a-z0-9-]+)\.")
+# What they record. In any other series, `exported_namespace` or another label can say whose value it is.
+_RECORDED_FOR_ONE = re.compile(r"(namespace_(pod|workload|workload_pod)|external):")
 
 RULE_NOT_SELECTED = FindingType(
     "RULE_NOT_SELECTED",
@@ -243,10 +245,14 @@ def rules_keep_to_their_namespace(state: State) -> Iterator[CheckResult]:
         outside = [
             recording["record"]
             for recording in recordings_of(rule_object)
-            if owner and (recording.get("labels") or {}).get("namespace") != owner[1]
+            if owner
+            and not (
+                _RECORDED_FOR_ONE.match(recording["record"])
+                and (recording.get("labels") or {}).get("namespace") == owner[1]
+            )
         ]
         if owner and outside:
-            seen = f"records {enumeration(outside)} without the label namespace: {owner[1]}"
+            seen = f"records {enumeration(outside)}, which is no series of its own with the label namespace: {owner[1]}"
             title = f"PrometheusRule {name_of(rule_object)}"
             yield CheckResult(RULE_OUTSIDE_NAMESPACE, title, seen, template_vars={**place, "owner": owner[1]})
 
