@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
+from itertools import product
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ GOOD = [
     Attack(
         "a claim",
         pod(
-            {**container(), "resources": {"claims": [{"name": "gpu"}]}},
+            {**container(env=SILENT), "resources": {"claims": [{"name": "gpu"}]}},
             runtime_class="nvidia",
             resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
         ),
@@ -120,6 +121,42 @@ def test_a_void_beside_the_attack_changes_nothing(kube: client.ApiClient, policy
 @pytest.mark.parametrize("attack", GOOD, ids=lambda attack: attack.name)
 def test_a_pod_that_requests_its_gpus_is_accepted(kube: client.ApiClient, policy: None, attack: Attack) -> None:
     assert rejection(kube, attack) == ""
+
+
+# Names of limits, and whether the device plugin names the GPUs of a container that has one.
+LIMITS = {
+    "nvidia.com/gpu": True,
+    "nvidia.com/gpu.shared": True,
+    "nvidia.com/mig-1g.10gb": True,
+    "nvidia.com/hostdev": False,
+    "nvidia.com/GRID_A100": False,
+    "cpu": False,
+}
+# Prefixes of `envFrom`, and whether the variable may come from it.
+PREFIXES = {"": True, "NVIDIA_": True, VARIABLE: True, "APP_": False, f"{VARIABLE}_": False}
+OF_ITS_NODE = [*product(LIMITS, (False, True), (None, *PREFIXES), ([], ["void"], ["all"]))]
+
+
+@pytest.mark.parametrize("place", ["containers", "initContainers"])
+def test_what_a_request_does_not_cover_has_to_be_void(kube: client.ApiClient, policy: None, place: str) -> None:
+    """An image may set `all`, which the API server does not see. Of a claim, it does not see the driver."""
+    for limit, has_claim, prefix, values in OF_ITS_NODE:
+        found = container("asking")
+        found["env"] = [{"name": VARIABLE, "value": value} for value in values]
+        found["resources"] = {"limits": {limit: "1"}, "claims": [{"name": "nic"}] if has_claim else []}
+        if prefix is not None:
+            found["envFrom"] = [{"prefix": prefix, "configMapRef": {"name": "any"}}]
+        others = [] if place == "containers" else [container("main", SILENT)]
+        made = pod(*others, runtime_class="nvidia", **({place: [found]} if others else {}))
+        made["spec"]["containers"] = made["spec"]["containers"] or [found]
+        if has_claim:
+            made["spec"]["resourceClaims"] = [{"name": "nic", "resourceClaimTemplateName": "nic"}]
+        is_silent = values == ["void"]
+        is_plain = not values and not PREFIXES["APP_" if prefix is None else prefix]
+        why = rejection(kube, Attack("asking", made))
+
+        assert bool(why) is not (is_silent or (LIMITS[limit] and is_plain)), (limit, has_claim, prefix, values, why)
+        assert not why or "gpus-on-request" in why
 
 
 def test_components_of_exempt_namespaces_are_accepted(kube: client.ApiClient, policy: None) -> None:

@@ -28,7 +28,7 @@ FORGED = [
 
 
 def recorded(profile: str, selector: dict[str, str], rows: list[dict[str, str]], folder: Path) -> list[str]:
-    """What the rules of the profile record after five minutes, while the honest GPU is at 5 percent and others at 95."""
+    """What the rules of the profile record after five minutes, while the honest GPU is at 5 percent others at 95."""
     spec = {"namespace": "team-b", "target": {"name": "chat"}, "max_replicas": 4, "metric": profile}
     rules = all_rules(read_specs([spec]), RuleOptions(selectors={"exporter": selector}))
     groups = [group for rule in rules for group in rule["spec"]["groups"]]

@@ -45,7 +45,7 @@ LAYOUTS = [
     {"namespace": "ml", **FROM_POD},
     {},
 ]
-NOT_ITS_OWN = "which is no series of its own with the label namespace: ml"
+NOT_ITS_OWN = "not as series of one namespace, labelled namespace: ml"
 STATE = Cluster().state()
 ASKED = [check for check in CHECKS if RULE_OUTSIDE_NAMESPACE in check.types]
 

@@ -252,7 +252,7 @@ def rules_keep_to_their_namespace(state: State) -> Iterator[CheckResult]:
             )
         ]
         if owner and outside:
-            seen = f"records {enumeration(outside)}, which is no series of its own with the label namespace: {owner[1]}"
+            seen = f"records {enumeration(outside)}, not as series of one namespace, labelled namespace: {owner[1]}"
             title = f"PrometheusRule {name_of(rule_object)}"
             yield CheckResult(RULE_OUTSIDE_NAMESPACE, title, seen, template_vars={**place, "owner": owner[1]})
 
