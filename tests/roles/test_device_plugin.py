@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+from copy import deepcopy
 from typing import Any
 
 import pytest
+import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.signs import plugin_container
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.unrequested import depends_on_variable
+from collection import ROOT
+from programs import program
 from role_values import RoleValues
 
 TAINTS = ["nvidia.com/gpu", "node-role.kubernetes.io/control-plane"]
@@ -58,3 +66,72 @@ def test_the_operator_leaves_the_labels_of_another_feature_discovery(releases: t
     chart = RoleValues("gpu_operator", {}, beside(*releases))["__gpu_operator_chart"]
     assert chart["values"]["node-feature-discovery"]["postDeleteCleanup"] is cleans
     assert chart["hooks"] is cleans
+
+
+POOL = {"name": "dev", "nodes": {"pool": "dev"}}
+SHARED = [
+    {
+        "nvidia_device_plugin_sharing": sharing,
+        "nvidia_device_plugin_sharing_replicas": 4,
+        "nvidia_device_plugin_pools": pools,
+    }
+    for sharing in ("none", "time-slicing", "mps")
+    for pools in ([], [POOL], [{**POOL, "sharing": "time-slicing", "replicas": 2}])
+]
+STRATEGIES = {"cdi-cri": False, "envvar": True}
+CONTEXTS: list[tuple[dict[str, Any], bool]] = [({}, False), ({"securityContext": {"capabilities": {"add": []}}}, True)]
+
+
+def with_config_manager(daemon_set: dict[str, Any]) -> dict[str, Any]:
+    """As the chart 0.19.0 of NVIDIA has it with configurations (templates/daemonset-device-plugin.yml).
+
+    The sidecar is the first container. It and the init container have the image of the plugin and none of its
+    variables. The chart of the lab has neither.
+    """
+    spec = daemon_set["spec"]["template"]["spec"]
+    [plugin] = spec["containers"]
+    same = {
+        "image": plugin["image"],
+        "command": ["config-manager"],
+        "env": [{"name": "CONFIG_FILE_DST", "value": "/c"}],
+    }
+    spec["initContainers"] = [{"name": "nvidia-device-plugin-init", **same}]
+    sidecar = {"name": "nvidia-device-plugin-sidecar", "securityContext": plugin.get("securityContext"), **same}
+    spec["containers"] = [sidecar, plugin]
+    return daemon_set
+
+
+@pytest.mark.parametrize("given", SHARED, ids=str)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("context", "is_unprivileged"), CONTEXTS)
+def test_what_the_chart_makes_is_read_as_what_it_is(
+    given: dict[str, Any], strategy: str, context: dict[str, Any], is_unprivileged: bool
+) -> None:
+    options = {
+        **given, "nvidia_device_plugin_device_list_strategy": strategy, "nvidia_device_plugin_values": context,
+    }  # fmt: skip
+    told = {"_common_places": {"nvidia_device_plugin": {"state": "present", "other_nfd": []}}}
+    values = RoleValues("nvidia_device_plugin", options, told)["__nvidia_device_plugin_chart"]["values"]
+    has_configurations = "config" in values
+    # What the chart of the lab does not know: more than one configuration, and the discovery of features.
+    known = {**values, "gfd": {"enabled": False}, "nfd": {"enabled": False}}
+    if has_configurations:
+        known["config"] = {"map": {"default": values["config"]["map"]["default"]}, "default": "default"}
+    argv = [program("helm"), "template", "--values", "-", "x", ROOT / "lab" / "charts" / "nvidia-device-plugin"]
+    done = subprocess.run(
+        [*map(str, argv)],
+        input=json.dumps(known),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    [made] = [found for found in yaml.safe_load_all(done.stdout) if found and found["kind"] == "DaemonSet"]
+    assert has_configurations is bool(
+        given["nvidia_device_plugin_pools"] or given["nvidia_device_plugin_sharing"] != "none"
+    )
+
+    for daemon_set in (made, with_config_manager(deepcopy(made))):
+        container = plugin_container(daemon_set)
+        assert container is not None
+        assert container["name"] == "nvidia-device-plugin-ctr"
+        assert depends_on_variable(daemon_set) is (STRATEGIES[strategy] or is_unprivileged)
