@@ -37,7 +37,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _raw:
-  description: C(path) of the copy, and whether the kubeconfig C(exists).
+  description: C(path) of the copy, whether the kubeconfig C(exists), and a C(key) of its file and context.
   type: list
   elements: dict
 """

@@ -38,10 +38,12 @@ class RunKubeconfig:
     """path: the copy. If none could be made, a file that has the reason, which each module reports.
 
     exists: whether the user has a file, even one that cannot be used.
+    key: of file and context, whether the file exists or not. What a run knows of its cluster holds for this key alone.
     """
 
     path: str
     exists: bool
+    key: str
 
 
 def run_kubeconfig(given: str, context: str, folder: Path) -> RunKubeconfig:
@@ -59,9 +61,9 @@ def run_kubeconfig(given: str, context: str, folder: Path) -> RunKubeconfig:
             reason = copy.with_name(f"{copy.name}-refused")
             is_missing = not source.is_file() and os.pathsep not in str(source)  # several files are not supported
             _replace(reason, refusal(str(source), err, is_missing=is_missing))
-            return RunKubeconfig(str(reason), not is_missing)
+            return RunKubeconfig(str(reason), not is_missing, key)
         _remove_leftovers(copy)
-    return RunKubeconfig(str(copy), exists=True)
+    return RunKubeconfig(str(copy), exists=True, key=key)
 
 
 def _chosen(given: str, source: Path, context: str) -> dict[str, Any]:
