@@ -169,6 +169,7 @@ from uuid import uuid4
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import INVENTORY as INVENTORY_ARGUMENT
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig import check_kubeconfig
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.lease import Lease
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.transport import connect
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
@@ -658,6 +659,7 @@ def main() -> None:
         argument_spec={**AUTH_ARG_SPEC, **ARGUMENTS}, supports_check_mode=True, required_if=NEEDED
     )
     try:
+        check_kubeconfig(module.params)
         run = Run(module)
     except FAILURES as error:
         module.fail_json(msg=str(error))

@@ -237,6 +237,19 @@ def test_a_drain_that_is_tried_again_stays_in_its_cluster(folder: Path, role: st
         assert set(clusters.other.requests) <= {"GET /version"}
 
 
+def test_the_environment_of_a_play_leads_to_no_other_cluster(folder: Path) -> None:
+    """The run's lookup does not see it. The identity check does, before the drain, and is not tried again."""
+    include = {"ansible.builtin.include_role": {"name": "kubegpu.autoscale.kubernetes", "tasks_from": "drain"}}
+    with two_clusters(folder, "prod", "staging") as clusters:
+        login = {"K8S_AUTH_HOST": clusters.other.address, "K8S_AUTH_API_KEY": "other"}
+        play = {"hosts": "gpu1", "gather_facts": False, "environment": login, "tasks": [FACTS, include]}
+        (folder / "play.yml").write_text(json.dumps([play]))
+        said = play_with(clusters, folder, folder / "play.yml", server=LOCAL, kubegpu_context="prod", **OF_A_NODE)
+        assert "the environment has K8S_AUTH_API_KEY, K8S_AUTH_HOST, which would replace the cluster" in said
+        assert "RETRYING" not in said
+        assert clusters.other.requests == []
+
+
 def on_servers() -> dict[str, dict[str, Any]]:
     """Each task for the cluster in plays on servers, once. Others of these plays need a server."""
     return {

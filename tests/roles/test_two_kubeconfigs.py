@@ -62,7 +62,9 @@ def kubeconfig(clusters: TwoClusters, name: str, server: ApiServer) -> str:
     config = {**TwoClusters._config((name,), server)}
     path.write_text(json.dumps(config))
     server.objects["/api/v1/namespaces/kube-system/configmaps/kubegpu-cluster"] = {
-        **{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kubegpu-cluster"}},
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "kubegpu-cluster"},
         "data": {"name": name, "uid": "uid-of-kube-system"},
     }
     return str(path)
@@ -72,7 +74,9 @@ def play(kubeconfig: str) -> dict[str, Any]:
     ours = "kubegpu.autoscale._common"
     removal = {"what": "the release", "cluster": True, "hosts": ["localhost"], "settings": {}}
     return {
-        **{"hosts": "localhost", "gather_facts": False, "vars": {"kubegpu_kubeconfig": kubeconfig}},
+        "hosts": "localhost",
+        "gather_facts": False,
+        "vars": {"kubegpu_kubeconfig": kubeconfig},
         "tasks": [
             {"ansible.builtin.include_role": {"name": ours, "public": True}},
             {"ansible.builtin.include_role": {"name": ours, "tasks_from": "clear"}},
@@ -83,7 +87,10 @@ def play(kubeconfig: str) -> dict[str, Any]:
             },
             {
                 "kubernetes.core.k8s": {
-                    **{"kubeconfig": "{{ _common_kubeconfig }}", "state": "patched", "kind": "Node", "name": "gpu1"},
+                    "kubeconfig": "{{ _common_kubeconfig }}",
+                    "state": "patched",
+                    "kind": "Node",
+                    "name": "gpu1",
                     "definition": {"spec": {"unschedulable": True}},
                 }
             },

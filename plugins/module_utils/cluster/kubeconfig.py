@@ -7,14 +7,26 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
+
+from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_MAP, AUTH_ARG_SPEC
 
 from ..errors import HopError, enumeration
 from ..formats.kubeconfig import Kubeconfig, missing_user, several_contexts
 from ..hops import Hop
 
 _DEFAULT = "~/.kube/config"
+# Options of kubernetes.core that choose neither cluster nor user. It prefers variables of the others to a kubeconfig,
+# and helm does with its own.
+_NO_LOGIN = {"kubeconfig", "context", "verify_ssl", "validate_certs", "ssl_ca_cert", "ca_cert", "proxy", "no_proxy"}
+_NO_LOGIN |= {"proxy_headers", "persist_config"}
+_OPTIONS = sorted({*chain(*AUTH_ARG_MAP.items()), *AUTH_ARG_SPEC} - _NO_LOGIN)
+_LOGIN_VARIABLES = (
+    *(f"K8S_AUTH_{name.upper()}" for name in _OPTIONS),
+    *(f"HELM_KUBE{name}" for name in ("APISERVER", "TOKEN", "ASUSER", "ASGROUPS")),
+)
 
 
 @dataclass(frozen=True)
@@ -75,14 +87,26 @@ def _read(given: str) -> Kubeconfig:
     return Kubeconfig.read(text, str(path))
 
 
+def refuse_other_login(source: str) -> None:
+    """Raises: HopError if the environment would replace the cluster or the user of the kubeconfig `source`."""
+    if found := [name for name in _LOGIN_VARIABLES if os.environ.get(name)]:
+        raise HopError(
+            "controller -> cluster",
+            seen=f"the environment has {', '.join(found)}, which would replace the cluster or the user of {source}. "
+            "Nothing was changed.",
+            fix=f"unset {' '.join(found)}, also in `environment` of a play; in AWX, remove the credential that sets them",
+        )
+
+
 def check_kubeconfig(auth: Mapping[str, Any]) -> None:
-    """Check that the named file and context can be used.
+    """Check that the named file and context can be used, and that nothing replaces them.
 
     Raises: HopError with the path and the problem.
     """
     given = auth["kubeconfig"]
     if isinstance(given, str) and given:
         config = read_kubeconfig(given)
+        refuse_other_login(config.copied.get("source") or given)
         wanted = _context_of(auth, config)
         name, _server = config.context(wanted, given)
         if not wanted:

@@ -18,16 +18,10 @@ from ..errors import HopError
 from ..formats.kubeconfig import alone, refusal
 from ..formats.yaml import to_yaml
 from ..hops import Hop
-from .kubeconfig import path_of, read_kubeconfig
+from .kubeconfig import path_of, read_kubeconfig, refuse_other_login
 
 # Programs that read one of these would look for a context that the copy does not have.
 _CONTEXT_VARIABLES = ("K8S_AUTH_CONTEXT", "HELM_KUBECONTEXT")
-# kubernetes.core and helm prefer these to the kubeconfig: they would act on another cluster, or as another user.
-_LOGIN = ("HOST", "API_KEY", "USERNAME", "PASSWORD", "CERT_FILE", "CLIENT_CERT", "KEY_FILE", "CLIENT_KEY")
-_LOGIN_VARIABLES = (
-    *(f"K8S_AUTH_{name}" for name in (*_LOGIN, "IMPERSONATE_USER", "IMPERSONATE_GROUPS")),
-    *(f"HELM_KUBE{name}" for name in ("APISERVER", "TOKEN", "ASUSER", "ASGROUPS")),
-)
 # The folder of a run is `ansible-local-` with the PID of ansible-playbook and eight more characters.
 _RUN = "ansible-local-"
 _RUN_RANDOM = 8
@@ -68,13 +62,7 @@ def run_kubeconfig(given: str, context: str, folder: Path) -> RunKubeconfig:
 
 def _chosen(given: str, source: Path, context: str) -> dict[str, Any]:
     document = alone(read_kubeconfig(given), context, str(source))
-    if found := [name for name in _LOGIN_VARIABLES if os.environ.get(name)]:
-        raise HopError(
-            Hop.API_SERVER,
-            seen=f"the environment has {', '.join(found)}, which would replace the cluster or the user of {source}. "
-            "Nothing was changed.",
-            fix=f"unset {' '.join(found)}; in AWX, remove the credential that sets them",
-        )
+    refuse_other_login(str(source))
     for name in _CONTEXT_VARIABLES:
         if os.environ.get(name, document["current-context"]) not in ("", document["current-context"]):
             raise HopError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -15,12 +16,14 @@ import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster import run_kubeconfig as tested
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig import (
+    check_kubeconfig,
     names_no_file,
     read_kubeconfig,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.run_kubeconfig import run_kubeconfig
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_MAP, AUTH_ARG_SPEC
+from collection import ROOT
 from kubeconfigs import admin, production, together
 
 
@@ -158,6 +161,28 @@ def test_no_variable_leads_a_run_elsewhere(
     given = written(tmp_path / "config", production())
 
     assert f"the environment has K8S_AUTH_{option.upper()}, which would replace" in refused(given, "", folder)
+
+
+@pytest.mark.parametrize("option", sorted(OPTIONS))
+def test_no_variable_leads_a_module_elsewhere(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    """Of a play's `environment`, only modules know."""
+    given = written(tmp_path / "config", production())
+    auth = {**dict.fromkeys(AUTH_ARG_SPEC), "kubeconfig": run_kubeconfig(given, "", folder).path}
+    check_kubeconfig(auth)
+    monkeypatch.setenv(f"K8S_AUTH_{option.upper()}", "other")
+
+    with pytest.raises(HopError, match=f"K8S_AUTH_{option.upper()}, which would replace .* of {given}"):
+        check_kubeconfig(auth)
+
+
+def test_each_module_that_changes_a_cluster_checks_that() -> None:
+    modules = {path.stem: path.read_text() for path in (ROOT / "plugins/modules").glob("*.py")}
+    changing = {name for name, text in modules.items() if re.search("AUTH_ARG_SPEC|GpuModule", text)} - {"objects_info"}
+    assert len(changing) >= 12
+    for name in sorted(changing):
+        assert re.search(r"GpuModule\(|check_kubeconfig\(", modules[name]), name
 
 
 def test_paths_in_the_file_mean_what_they_meant(tmp_path: Path, folder: Path) -> None:
