@@ -39,10 +39,14 @@ options:
         type: str
         default: ""
       authorities:
-        description: SHA-256 of the CA certificates of its cluster. Empty if the server is not part of a cluster.
+        description: SHA-256 of the CA certificates of its cluster. Empty if they are not known.
         type: list
         elements: str
         default: []
+      is_member:
+        description: Whether the server is part of a cluster, even one whose CA is not known.
+        type: bool
+        default: false
       record:
         description: Record of the role C(kubernetes) on the server.
         type: dict
@@ -156,6 +160,7 @@ ARGUMENTS: dict[str, Any] = {
             "node": {"type": "str", "default": ""},
             "machine_id": {"type": "str", "default": ""},
             "authorities": {"type": "list", "elements": "str", "default": []},
+            "is_member": {"type": "bool", "default": False},
             "record": {"type": "dict", "default": {}},
         },
     },

@@ -84,10 +84,14 @@ result:
         node: {description: "Name of its node, which does not have to exist.", type: str, sample: gpu1}
         machine_id: {description: Content of C(/etc/machine-id)., type: str, sample: 8f2c0d7e4b1a4c0f9d3e5a6b7c8d9e0f}
         authorities:
-          description: SHA-256 of the CA certificates of its cluster. Empty if the server is not part of a cluster.
+          description: SHA-256 of the CA certificates of its cluster. Empty if they are not known.
           type: list
           elements: str
           sample: ["sha256:5f0c1d9be4d1f6d2b6d3a4b5c6d7e8f90112233445566778899aabbccddeeff0"]
+        is_member:
+          description: Whether the server is part of a cluster, even one whose CA is not known.
+          type: bool
+          sample: true
         record:
           description: The cluster and the machine, as recorded by the role C(kubernetes) when it created the node.
           type: dict

@@ -9,13 +9,20 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host import CLUSTERS, read_host
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
 from role_values import ROLES
 from task_walk import including, read, role_file
 
-MEMBER = {"node": "gpu1", "machine_id": "1", "authorities": ["sha256:aa"], "record": {"name": "prod", "uid": "1"}}
-BARE = {"node": "gpu1", "machine_id": "1", "authorities": [], "record": {}}
+MEMBER = {
+    "node": "gpu1",
+    "machine_id": "1",
+    "authorities": ["sha256:aa"],
+    "is_member": True,
+    "record": {"name": "prod", "uid": "1"},
+}
+BARE = {"node": "gpu1", "machine_id": "1", "authorities": [], "is_member": False, "record": {}}
 REMOVALS = yaml.safe_load((ROLES / "_common/vars/main.yml").read_text())["_common_removals"]
 
 
@@ -75,6 +82,19 @@ def test_the_name_confirms_it(tmp_path: Path, given: str, flags: tuple[str, ...]
 def test_servers_in_no_cluster_need_no_name(tmp_path: Path) -> None:
     """The second run of a removal changes nothing, and asks nothing."""
     assert confirm(tmp_path, "nvidia_driver", {"gpu1": BARE})[0] == 0
+
+
+@pytest.mark.parametrize("sign", CLUSTERS)
+def test_a_cluster_of_an_unknown_ca_is_confirmed(tmp_path: Path, sign: str) -> None:
+    """Each sign of a cluster, by what server_info reads of such a server."""
+    (tmp_path / "root" / sign).mkdir(parents=True)
+    says = read_host(tmp_path / "root", [])[0]["identity"]
+    assert says["authorities"] == []
+    code, said = confirm(tmp_path, "nvidia_driver", {"gpu1": says})
+
+    assert code == 2, said
+    assert "This would remove the GPU driver" in said
+    assert "servers gpu1. Nothing was changed." in said
 
 
 @pytest.mark.parametrize("staying", [True, False])

@@ -106,7 +106,7 @@ ALONE = (
     "failed_when",
     "throttle",
 )
-IDENTITY = {"host": "gpu1", "node": NODE, "machine_id": MACHINE, "authorities": [], "record": {}}
+IDENTITY = {"host": "gpu1", "node": NODE, "machine_id": MACHINE, "authorities": [], "is_member": False, "record": {}}
 OF_A_NODE: dict[str, Any] = {
     "_common_identity_self": IDENTITY,
     "_common_server": {"result": {"clusters": ["/etc/kubernetes/kubelet.conf"]}},

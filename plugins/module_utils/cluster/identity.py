@@ -59,6 +59,7 @@ class Server:
 
     host:   its name in the inventory; node: the name that its node would have.
     record: record of the role kubernetes on the server; empty without one.
+    is_node: files of a cluster are on it, even if its CA is not known.
     """
 
     host: str
@@ -66,6 +67,7 @@ class Server:
     machine_id: str
     authorities: frozenset[str] = frozenset()
     record: Mapping[str, Any] = field(default_factory=dict)
+    is_node: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Server:
@@ -76,11 +78,12 @@ class Server:
             options["machine_id"] or "",
             frozenset(options["authorities"] or ()),
             options["record"] or {},
+            options["is_member"],
         )
 
     @property
     def is_member(self) -> bool:
-        return bool(self.authorities)
+        return self.is_node or bool(self.authorities)
 
     def __str__(self) -> str:
         machine = f"{self.host} is machine {self.machine_id or '(unknown)'}"
@@ -249,7 +252,7 @@ def config_map(cluster: Cluster, name: str) -> Manifest | None:
 
 def server_record(cluster: Cluster, server: Server, name: str) -> str:
     """Wanted content of the file that identifies cluster and machine; empty if nothing must be written."""
-    if not server.is_member or not cluster.uid:
+    if not server.authorities or not cluster.uid:
         return ""
     record = {
         "authorities": sorted(server.authorities),

@@ -94,7 +94,7 @@ def refuse_other_login(source: str) -> None:
             "controller -> cluster",
             seen=f"the environment has {', '.join(found)}, which would replace the cluster or the user of {source}. "
             "Nothing was changed.",
-            fix=f"unset {' '.join(found)}, also in `environment` of a play; in AWX, remove the credential that sets them",
+            fix=f"unset {' '.join(found)}, also in the play's `environment`; in AWX, remove the credential with them",
         )
 
 

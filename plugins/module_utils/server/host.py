@@ -9,7 +9,7 @@ import binascii
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -51,12 +51,13 @@ def read_host(root: Path, folders: Iterable[str] = ROOM) -> tuple[dict[str, Any]
     files = Files(root)
     # The first line is the table's head.
     swaps = [line.split()[0] for line in (files.text("proc/swaps") or "").splitlines()[1:]]
+    clusters = [f"/{name}" for name in CLUSTERS if files.is_there(name)]
     return {
         "swaps": swaps,
         "apt_sources": [asdict(source) for source in apt_sources(files)],
         "runtimes": [f"/{name}" for name in RUNTIMES if files.is_there(name)],
-        "clusters": [f"/{name}" for name in CLUSTERS if files.is_there(name)],
-        "identity": _identity(files),
+        "clusters": clusters,
+        "identity": _identity(files, clusters),
         "free_gib": {folder: _free_gib(root / folder.lstrip("/")) for folder in folders},
     }, files.warnings
 
@@ -69,12 +70,14 @@ def _free_gib(folder: Path) -> float:
     return round(room.f_bavail * room.f_frsize / 2**30, 1)
 
 
-def _identity(files: Files) -> dict[str, Any]:
+def _identity(files: Files, clusters: Sequence[str]) -> dict[str, Any]:
     """Identity of the machine, and of the cluster of which it is a node."""
+    authorities = sorted(_authorities(files))
     return {
         "node": (files.text(HOSTNAME) or "").split(".")[0].lower(),
         "machine_id": files.text(MACHINE_ID) or "",
-        "authorities": sorted(_authorities(files)),
+        "authorities": authorities,
+        "is_member": bool(authorities or clusters),
         "record": _record(files),
     }
 

@@ -40,7 +40,7 @@ def test_a_bare_server_has_nothing(capsys: pytest.CaptureFixture[str], tmp_path:
         "apt_sources": [],
         "runtimes": [],
         "clusters": [],
-        "identity": {"node": "", "machine_id": "", "authorities": [], "record": {}},
+        "identity": {"node": "", "machine_id": "", "authorities": [], "is_member": False, "record": {}},
         "clock_ahead": 0.0,
     }
     assert seen["free_gib"].keys() == DESCRIBED["free_gib"]["sample"].keys()
