@@ -97,6 +97,32 @@ def test_a_cluster_of_an_unknown_ca_is_confirmed(tmp_path: Path, sign: str) -> N
     assert "servers gpu1. Nothing was changed." in said
 
 
+@pytest.mark.parametrize(("given", "begins"), [("prod", False), ("staging", True)])
+def test_the_context_confirms_a_cluster_without_a_record(tmp_path: Path, given: str, begins: bool) -> None:
+    """The inventory calls it prod, which is in no cluster: its kubeconfig leads to staging."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "staging",
+        "users": [],
+        "contexts": [{"name": "staging", "context": {"cluster": "staging"}}],
+        "clusters": [{"name": "staging", "cluster": {"server": "https://127.0.0.1:9"}}],
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    told = {"kubegpu_kubeconfig": str(tmp_path / "config"), "kubegpu_cluster_name": "prod", "kubegpu_confirm": given}
+    code, said = confirm(tmp_path, "keda", {"gpu1": {**MEMBER, "record": {}}}, **told)
+
+    assert (code == 0, "the removal begins" in said) == (begins, begins), said
+
+
+def test_servers_of_two_clusters_of_one_name_are_two(tmp_path: Path) -> None:
+    other = {**MEMBER, "record": {"name": "prod", "uid": "2"}}
+    code, said = confirm(tmp_path, "kubernetes", {"gpu1": MEMBER, "gpu2": other}, kubegpu_confirm="prod")
+
+    assert code == 2
+    assert "of several clusters: 1, 2 (servers gpu1, gpu2)" in said
+
+
 @pytest.mark.parametrize("staying", [True, False])
 def test_a_run_without_a_limit_is_called_the_end_of_the_cluster(tmp_path: Path, staying: bool) -> None:
     """`--limit` was forgotten: the name of one node would not tell."""

@@ -19,7 +19,7 @@ class Removal:
     """What a run would remove.
 
     what:       description; hosts: servers, by their names in the inventory.
-    recorded:   cluster names recorded on the servers and in the cluster.
+    recorded:   cluster names recorded on the servers and in the cluster; uids: of their clusters.
     candidates: names for a cluster without a recorded one, the first one first.
     at:         address of its API server; empty if unknown.
     whole:      all servers of the cluster are included.
@@ -28,15 +28,15 @@ class Removal:
     what: str
     hosts: Sequence[str]
     recorded: Sequence[str] = ()
+    uids: Sequence[str] = ()
     candidates: Sequence[str] = ()
     at: str = ""
     whole: bool = False
 
     @classmethod
     def of(cls, request: Mapping[str, Any]) -> Removal:
-        texts = {
-            key: [str(text) for text in request.get(key) or () if text] for key in ("hosts", "recorded", "candidates")
-        }
+        keys = ("hosts", "recorded", "uids", "candidates")
+        texts = {key: [str(text) for text in request.get(key) or () if text] for key in keys}
         return cls(request["what"], **texts, at=request.get("at") or "", whole=bool(request.get("whole")))
 
     @property
@@ -68,8 +68,8 @@ def prompt(removal: Removal) -> str:
 
 def refusal(removal: Removal, given: str, confirming: str) -> str:
     """Why the removal is not allowed; empty if it is confirmed. `confirming` is the command that confirms it."""
-    clusters = sorted(set(removal.recorded))
-    if len(clusters) > 1:
+    names, uids = sorted(set(removal.recorded)), sorted(set(removal.uids))
+    if len(clusters := names if len(names) > 1 else uids) > 1:
         return (
             f"This would remove {removal.what} of several clusters: {', '.join(clusters)} "
             f"(servers {', '.join(removal.hosts)}). Nothing was changed. "

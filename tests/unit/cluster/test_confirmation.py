@@ -43,6 +43,13 @@ def test_servers_of_two_clusters_are_not_cleared_by_the_name_of_one() -> None:
     assert "several clusters: prod, staging (servers gpu1, gpu2)" in said
 
 
+def test_two_clusters_of_one_name_are_two() -> None:
+    said = confirmation({**REQUEST, "uids": ["1", "", "2"]}, "prod")["refused"]
+
+    assert "several clusters: 1, 2 (servers gpu1, gpu2)" in said
+    assert confirmation({**REQUEST, "uids": ["1", "", "1"]}, "prod")["refused"] == ""
+
+
 def test_a_cluster_without_a_record_has_the_name_of_the_inventory() -> None:
     request = {**REQUEST, "recorded": [], "candidates": ["", "kubernetes-admin@kubernetes", "/srv/prod/hosts.yml"]}
 
