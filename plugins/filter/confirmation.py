@@ -28,7 +28,8 @@ options:
     description:
       - The removal.
       - C(what) describes it, and C(hosts) are the names of its hosts in the inventory.
-      - C(recorded) are the names of their clusters, C(uids) their UIDs, and C(candidates) the names for a cluster without a recorded one.
+      - C(recorded) are the names of their clusters, and C(uids) their UIDs. C(candidates) are the names for a cluster
+        without a recorded one.
       - C(at) is the address of the API server. C(whole) is true if the run includes all servers of the cluster.
       - C(settings) are the variables that request the removal.
     type: dict

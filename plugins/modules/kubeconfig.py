@@ -106,6 +106,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.run_kubeconfig import forget
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.kubeconfig import (
     Access,
@@ -167,7 +168,7 @@ def change(module: AnsibleModule) -> dict[str, Any]:
             result["backup_file"] = module.backup_local(str(path))
         _put(path, "" if after.is_empty else written(after) if is_changed else text, given)
         if module.params["run_copy"]:
-            Path(module.params["run_copy"]).unlink(missing_ok=True)
+            forget(Path(module.params["run_copy"]))
     wanted = {file: name for file, name in contexts.items() if file != str(path)} | remembered
     if is_recorded := wanted != contexts and bool(module.params["record"]):
         _remember(module, wanted)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -50,7 +51,7 @@ def run_kubeconfig(given: str, context: str, folder: Path) -> RunKubeconfig:
     copy = folder / f"kubegpu-{os.uname().nodename}-{key}"
     if not copy.is_file():
         try:
-            _create(copy, _chosen(given, source, context))
+            _create_of_the_same_cluster(copy, _chosen(given, source, context), source)
         except HopError as err:
             reason = copy.with_name(f"{copy.name}-refused")
             is_missing = not source.is_file() and os.pathsep not in str(source)  # several files are not supported
@@ -72,6 +73,35 @@ def _chosen(given: str, source: Path, context: str) -> dict[str, Any]:
                 fix=f"unset {name}, or set kubegpu_context to {os.environ[name]}",
             )
     return document
+
+
+def forget(copy: Path) -> None:
+    """Let the next task make the copy again, of any cluster: this run has changed the file itself."""
+    for path in (copy, _mark(copy)):
+        path.unlink(missing_ok=True)
+
+
+def _mark(copy: Path) -> Path:
+    """The file with the digest of the cluster. It stays if another machine's run takes the copy for a leftover."""
+    return copy.with_name(f"cluster-{copy.name.rpartition('-')[2]}")
+
+
+def _create_of_the_same_cluster(copy: Path, document: dict[str, Any], source: Path) -> None:
+    """Raises: HopError if the run had a copy, and the file leads to another cluster now."""
+    mark = _mark(copy)
+    if mark.is_file() and mark.read_text() != _digest(document) and not copy.is_file():
+        raise HopError(
+            Hop.API_SERVER,
+            seen=f"the run's copy of {source} is gone, and the file has another cluster now. Nothing was changed.",
+            fix="run it again with the kubeconfig of the cluster that is meant",
+        )
+    _create(copy, document)
+    if not mark.is_file():
+        mark.write_text(_digest(read_kubeconfig(str(copy)).document))
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(document["clusters"], sort_keys=True).encode()).hexdigest()
 
 
 def _create(copy: Path, document: dict[str, Any]) -> None:

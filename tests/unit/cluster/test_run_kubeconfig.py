@@ -81,6 +81,23 @@ def test_no_change_of_the_file_reaches_the_run(tmp_path: Path, folder: Path, cha
     assert Path(first.path).read_text() == text
 
 
+@pytest.mark.parametrize("is_own", [True, False], ids=["by the run itself", "by another run"])
+def test_a_copy_that_is_gone_is_of_no_other_cluster(tmp_path: Path, folder: Path, is_own: bool) -> None:
+    """A run in another container of this host name sees no process of this one, and removes its copy."""
+    given = written(tmp_path / "config", production())
+    copy = Path(run_kubeconfig(given, "", folder).path)
+    text = copy.read_text()
+    copy.unlink()
+    assert Path(run_kubeconfig(given, "", folder).path).read_text() == text
+    written(tmp_path / "config", admin())
+    tested.forget(copy) if is_own else copy.unlink()
+
+    if is_own:
+        assert read_kubeconfig(run_kubeconfig(given, "", folder).path).current == "kubernetes-admin@kubernetes"
+    else:
+        assert "is gone, and the file has another cluster now. Nothing was changed." in refused(given, "", folder)
+
+
 def test_several_processes_use_the_copy_of_the_first(tmp_path: Path, folder: Path) -> None:
     given = str(tmp_path / "config")
 
@@ -91,7 +108,7 @@ def test_several_processes_use_the_copy_of_the_first(tmp_path: Path, folder: Pat
 
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(run, range(64)))) == 1
-    assert len(list(folder.iterdir())) == 1
+    assert len(list(folder.glob("kubegpu-*"))) == 1
 
 
 def test_a_file_that_is_made_or_corrected_during_the_run_is_used(tmp_path: Path, folder: Path) -> None:
