@@ -13,7 +13,7 @@ description:
   - The cluster is recognized by its certificate authority, with any entry name. If another cluster has the same name, a
     digest of the authority is added.
   - A file with entries of other clusters is backed up beside it before each change.
-  - The file is replaced atomically, with mode 0600.
+  - The file is replaced atomically, with mode 0600, while it is locked as kubectl locks it (C(PATH.lock)).
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 options:
@@ -102,6 +102,9 @@ backup_file:
 import json
 import os
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +132,7 @@ ARGUMENTS: dict[str, Any] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
 }
 MODE = 0o600
+LOCK_WAIT_S = 20
 
 
 def main() -> None:
@@ -144,6 +148,11 @@ def change(module: AnsibleModule) -> dict[str, Any]:
     """Raises: HopError if the file, or the content, is no kubeconfig or cannot be read or written."""
     given = module.params["path"]
     path = Path(os.path.realpath(given))  # what a link leads to is changed, and not replaced by a file
+    with nullcontext() if module.check_mode or not os.access(path.parent, os.W_OK) else _locked(path, given):
+        return _change(module, path, given)
+
+
+def _change(module: AnsibleModule, path: Path, given: str) -> dict[str, Any]:
     text = _read(path, given)
     before, access = Kubeconfig.read(text, given), Access.read(module.params["content"])
     context, after = "", before
@@ -175,6 +184,30 @@ def change(module: AnsibleModule) -> dict[str, Any]:
     return {**result, "changed": is_changed or is_open or is_recorded}
 
 
+@contextmanager
+def _locked(path: Path, given: str) -> Iterator[None]:
+    """As kubectl locks it: while PATH.lock exists, nothing else changes the file. Raises: HopError if that lasts."""
+    lock, until = path.with_name(f"{path.name}.lock"), time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            os.close(os.open(lock, os.O_CREAT | os.O_EXCL, MODE))
+            break
+        except FileExistsError as err:
+            if time.monotonic() > until:
+                raise HopError(
+                    Hop.API_SERVER,
+                    seen=f"{given} is locked by {lock}, as kubectl or another run leaves it. Nothing was changed.",
+                    fix=f"wait for that run; if there is none, `rm {lock}`",
+                ) from err
+            time.sleep(0.05)
+        except OSError as err:
+            raise _unwritable(given, err) from err
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+
+
 def _read(path: Path, given: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
@@ -195,7 +228,8 @@ def _put(path: Path, text: str, given: str) -> None:
         if not text:
             path.unlink(missing_ok=True)
             return
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # its mode is 0600
+        # Its mode is 0600. What ignores the copies before a change ignores it as well.
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix="~")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
@@ -204,11 +238,15 @@ def _put(path: Path, text: str, given: str) -> None:
             os.chown(name, path.stat().st_uid, path.stat().st_gid)
         os.replace(name, path)
     except OSError as err:
-        raise HopError(
-            Hop.API_SERVER,
-            seen=f"{given} cannot be written: {err.strerror}. It is as it was.",
-            fix="make its folder writable, or set kubegpu_kubeconfig to another path",
-        ) from err
+        raise _unwritable(given, err) from err
+
+
+def _unwritable(given: str, err: OSError) -> HopError:
+    return HopError(
+        Hop.API_SERVER,
+        seen=f"{given} cannot be written: {err.strerror}. It is as it was.",
+        fix="make its folder writable, or set kubegpu_kubeconfig to another path",
+    )
 
 
 def _contexts(module: AnsibleModule) -> dict[str, str]:

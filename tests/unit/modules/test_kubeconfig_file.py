@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +137,55 @@ def test_records_of_other_files_stay(file: File) -> None:
     file.run(admin())
     file.run(admin(), state="absent")
     assert json.loads(file.record.read_text()) == {"/elsewhere": "b"}
+
+
+class Run:
+    """What `change` needs of a module."""
+
+    check_mode = False
+
+    def __init__(self, path: Path, cluster: dict[str, Any], state: str = "present") -> None:
+        content = yaml.safe_dump(cluster)
+        self.params = {"path": str(path), "content": content, "context": "", "record": None, "run_copy": None}
+        self.params |= {"state": state}
+
+    def backup_local(self, path: str) -> str:
+        return path
+
+
+def one_of_many(number: int) -> dict[str, Any]:
+    return admin(b64encode(f"CA {number}".encode()).decode())
+
+
+def add(path: Path, number: int) -> None:
+    kubeconfig.change(Run(path, one_of_many(number)))
+    kubeconfig.change(Run(path, one_of_many(-number - 1)))
+    kubeconfig.change(Run(path, one_of_many(-number - 1), "absent"))
+
+
+def test_runs_at_the_same_time_lose_no_entry(tmp_path: Path) -> None:
+    path, count = tmp_path / "config", 8
+    admin()  # makes its certificate
+    runs = [get_context("fork").Process(target=add, args=(path, number)) for number in range(count)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    found = {row["cluster"]["certificate-authority-data"] for row in yaml.safe_load(path.read_text())["clusters"]}
+    assert found == {one_of_many(number)["clusters"][0]["cluster"]["certificate-authority-data"] for number in range(count)}
+    assert [other.name for other in tmp_path.iterdir()] == ["config"]
+
+
+def test_a_lock_that_stays_is_named(file: File, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubectl leaves one if it is killed."""
+    monkeypatch.setattr(kubeconfig, "LOCK_WAIT_S", 0.1)
+    file.write(production())
+    lock = file.folder / "config.lock"
+    lock.touch()
+    said = file.run(admin())
+    assert f"rm {lock}" in said["msg"]
+    assert (file.read(), file.files()) == (production(), {"config", "config.lock"})
+    assert file.run(admin(), check=True)["changed"]
 
 
 @pytest.mark.parametrize("state", ["present", "absent"])
