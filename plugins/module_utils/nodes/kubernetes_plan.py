@@ -141,6 +141,7 @@ def kubernetes_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "leads": node.leads,
         "control_plane": membership.control_plane,
         "staying": [*membership.staying],
+        "etcd_at": next(iter((*membership.staying, *(server.host for server in membership.members))), ""),
         "api": {"asked": node.api_asked, "server": _api_server(node)},
         "packages": _packages(node),
         "files": _files(node),
@@ -267,7 +268,7 @@ def _steps_of_removal(node: Kubernetes) -> dict[str, bool]:
     goes_on = bool(node.membership.staying)
     return {
         "leave_others": goes_on,
-        "leave_etcd": goes_on and bool(node.membership.members),
+        "ask_etcd": bool(node.membership.members),
         "end_cluster": not goes_on and node.is_member and node.leads,
         "drain": goes_on and node.is_member,
         "has_metrics_rules": node.has_metrics_rules,

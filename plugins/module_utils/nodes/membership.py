@@ -83,6 +83,15 @@ class Membership:
         return tuple(self.servers[name] for name in self.hosts if name in self.complete and name in self.servers)
 
     @property
+    def leaving(self) -> tuple[str, ...]:
+        """Nodes of control planes of this run that leave, whether their join has ended or not."""
+        return tuple(
+            self.servers[name].node
+            for name in self.hosts
+            if name in self.servers and self.servers[name].state == "absent"
+        )
+
+    @property
     def incomplete(self) -> tuple[Server, ...]:
         """Control planes of this run that are not in the cluster."""
         return tuple(

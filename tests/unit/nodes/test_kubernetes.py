@@ -34,6 +34,7 @@ from kubernetes_nodes import (
     WORKER,
     Node,
     encoded,
+    etcd,
     listed,
 )
 
@@ -360,6 +361,32 @@ def test_a_server_joins_by_any_control_plane_and_makes_no_cluster_beside_silent_
     assert ("#kubernetes_control_planes_silent" in new.refused(**TWO)) == is_refused
 
 
+MEMBERS = ("none", "healthy", "unhealthy", "down", "never started", "learner")
+
+
+@pytest.mark.parametrize("of_the_run", [(), ("cp2",), ("cp2", "cp3")], ids=len)
+@pytest.mark.parametrize("states", list(product(MEMBERS, repeat=2)), ids="-".join)
+def test_a_cluster_ends_only_with_all_members_of_etcd(of_the_run: tuple[str, ...], states: tuple[str, str]) -> None:
+    """The inventory names those of the run alone. The answer of etcd, which may be none, says who else is there."""
+    others = dict(zip(("cp2", "cp3"), states, strict=True))
+    known = {name: state for name, state in others.items() if state != "none"}
+    listed_by_etcd = etcd(**known, cp1="healthy")
+    for member in listed_by_etcd["etcd"]["json"]["members"]:
+        if others.get(member["name"]) == "never started":
+            member["name"] = ""
+    for survey in (listed_by_etcd, {}):
+        leaves = Node(
+            planes=("cp1", *of_the_run), files=CONTROL_PLANE, survey=survey, others=dict.fromkeys(of_the_run, True),
+            other_state="absent", addresses=("192.0.2.9",),
+        ).plan(state="absent")  # fmt: skip
+        outside = {name for name, state in known.items() if state != "never started"} - {*of_the_run}
+
+        assert leaves["steps"]["ask_etcd"]
+        assert leaves["etcd_at"] == "cp1"
+        assert bool(leaves["leaving"]["refused"]) == bool(survey and outside)
+        assert all(name in str(leaves["leaving"]["refused"]) for name in outside if survey)
+
+
 @pytest.mark.parametrize("outside", list(product(("complete", "bare", "silent", "of the run"), repeat=2)))
 def test_a_control_plane_ends_its_cluster_only_if_no_other_may_remain(outside: tuple[str, str]) -> None:
     """One that the run leaves out and that does not answer may still work, with a majority that this one is part of."""
@@ -637,7 +664,7 @@ def test_nothing_is_brought_to_a_server_that_leaves() -> None:
 
 # Removal.
 
-REMOVAL = ("leave_others", "leave_etcd", "end_cluster", "drain")
+REMOVAL = ("leave_others", "ask_etcd", "end_cluster", "drain")
 
 
 @pytest.mark.parametrize(
@@ -646,10 +673,10 @@ REMOVAL = ("leave_others", "leave_etcd", "end_cluster", "drain")
         (GPU_MEMBER, {"leave_others", "drain"}),
         (
             Node(planes=("cp1", "cp2"), elsewhere={"cp2": True}, files=CONTROL_PLANE),
-            {"leave_others", "leave_etcd", "drain"},
+            {"leave_others", "ask_etcd", "drain"},
         ),
-        (MEMBER, {"end_cluster"}),
-        (Node(name="gpu1", planes=("cp0",), others={"cp0": True}, other_state="absent", files=WORKER), set()),
+        (MEMBER, {"ask_etcd", "end_cluster"}),
+        (Node(name="gpu1", planes=("cp0",), others={"cp0": True}, other_state="absent", files=WORKER), {"ask_etcd"}),
         (BARE, set()),
     ],
     ids=["a worker", "one control plane of two", "the only one", "a worker, and all leave", "a bare server"],

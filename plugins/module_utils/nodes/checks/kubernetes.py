@@ -511,7 +511,30 @@ def gone_members_can_go(node: Kubernetes) -> Iterator[CheckResult]:
 
 @check("etcd keeps its majority without the nodes that leave", ETCD_MAJORITY)
 def leaving_members_can_go(node: Kubernetes) -> Iterator[CheckResult]:
-    yield from _majority(node, [server.node for server in node.membership.members])
+    if node.membership.staying:
+        yield from _majority(node, [server.node for server in node.membership.members])
+
+
+MEMBERS_OUTSIDE = FindingType(
+    "KUBERNETES_MEMBERS_OUTSIDE",
+    Hop.KUBERNETES,
+    "error",
+    "a cluster ends with its last control plane, and a member of etcd that the run leaves out may continue it",
+    "add {others} to the group kube_control_plane, and run this again. If they are lost: `ansible-playbook "
+    "kubegpu.autoscale.cluster -e kubernetes_lost_nodes={others}` first. To end a cluster whose etcd has no majority: "
+    f"on {{host}}, `mv {files.ETCD_MANIFEST} /root/`, and run this again",
+    before="refuse",
+)
+
+
+@check("no cluster ends beside members of etcd that the run leaves out", MEMBERS_OUTSIDE)
+def no_member_is_outside(node: Kubernetes) -> Iterator[CheckResult]:
+    """By etcd's own list while it answers: the inventory may not name all control planes."""
+    outside = {member.name for member in node.survey.members if member.name} - {*node.membership.leaving}
+    if outside and not node.membership.staying:
+        others = ",".join(sorted(outside))
+        seen = f"would end the cluster, and etcd has members that do not leave in this run: {others}"
+        yield seen_on(node.host, MEMBERS_OUTSIDE, seen, others=others, host=node.host.name)
 
 
 def _majority(node: Kubernetes, leaving: Iterable[str]) -> Iterator[CheckResult]:
@@ -694,7 +717,7 @@ BEFORE = (
 )
 # Before nodes are deleted that are gone; before control planes leave; before an upgrade.
 GONE = (no_namesake_joins, lost_nodes_are_lost, gone_members_can_go)
-LEAVING = (no_namesake_leaves, leaving_members_can_go)
+LEAVING = (no_namesake_leaves, leaving_members_can_go, no_member_is_outside)
 UPGRADE = (server_is_a_node, version_is_a_release, version_is_the_next)
 CHANGES = (changes_are_applied,)
 DOCTOR = (node_is_kept_up,)
