@@ -10,8 +10,9 @@ version_added: 0.1.0
 description:
   - Merges the cluster, the context and the user of one cluster's kubeconfig into a file that may have others.
     Entries of other clusters and the current context do not change.
-  - The cluster is recognized by its certificate authority, with any entry name. If another cluster has the same name, a
-    digest of the authority is added.
+  - The cluster is recognized by its certificate authority and its address, with any entry name. If another cluster has
+    the same name, a digest of the authority is added. The module fails if only the authority is the same and no free
+    O(context) is named, because that may be another cluster of this authority.
   - A file with entries of other clusters is backed up beside it before each change.
   - The file is replaced atomically, with mode 0600, while it is locked as kubectl locks it (C(PATH.lock)).
 author:

@@ -109,7 +109,7 @@ class Access:
         """Raises: HopError if the text is not the kubeconfig of one cluster with its authority."""
         given = "the kubeconfig of the cluster"
         config = Kubeconfig.read(text, given)
-        name, _server = config.context("", given)
+        name, _address = config.context("", given)
         context = config.contexts[name]
         cluster, user = context["cluster"], context.get("user")
         if user not in config.users or AUTHORITY not in config.clusters[cluster]:
@@ -122,7 +122,11 @@ class Access:
         return sha256(str(self.cluster[AUTHORITY]).encode()).hexdigest()[:8]
 
     def clusters_in(self, config: Kubeconfig) -> list[str]:
-        """Entries of this cluster, with any name: they trust its authority."""
+        """Entries of this cluster, with any name: they trust its authority, and have its address."""
+        return [name for name in self.of_its_authority(config) if _server(config.clusters[name]) == _server(self.cluster)]
+
+    def of_its_authority(self, config: Kubeconfig) -> list[str]:
+        """With another address, it may be another cluster: of a company's authority, or of a copied machine."""
         authority = _joined(self.cluster[AUTHORITY])
         return [name for name, cluster in config.clusters.items() if _joined(cluster.get(AUTHORITY)) == authority]
 
@@ -185,7 +189,7 @@ def alone(config: Kubeconfig, wanted: str, path: str) -> dict[str, Any]:
     """
     if not wanted and len(config.contexts) > 1:
         raise several_contexts(config, path)
-    name, _server = config.context(wanted or next(iter(config.contexts), ""), path)
+    name, _address = config.context(wanted or next(iter(config.contexts), ""), path)
     context = config.contexts[name]
     cluster, user = context["cluster"], context.get("user")
     if user and user not in config.users:
@@ -258,6 +262,10 @@ def outline(config: Kubeconfig) -> str:
 
 def _names(config: Kubeconfig, access: Access, wanted: str, path: str) -> Names:
     found = access.clusters_in(config)
+    similar = {*access.of_its_authority(config)} - {*found}
+    meant = config.contexts[wanted].get("cluster") if wanted in config.contexts else ""
+    if (similar and not found and not wanted) or meant in similar:
+        raise _another_address(config, access, meant or min(similar), path)
     if wanted in config.contexts and config.contexts[wanted].get("cluster") not in found:
         raise HopError(
             Hop.API_SERVER,
@@ -328,6 +336,21 @@ def _unreadable(path: str, seen: str) -> HopError:
     return HopError(
         Hop.API_SERVER, seen=f"{path} {seen}", fix="restore the file, or set kubegpu_kubeconfig to another one"
     )
+
+
+def _another_address(config: Kubeconfig, access: Access, name: str, path: str) -> HopError:
+    server = access.cluster.get("server")
+    return HopError(
+        Hop.API_SERVER,
+        seen=f"cluster {name} of {path} has the certificate authority of this cluster and another address, "
+        f"{config.clusters[name].get('server')} and not {server}. The file was not changed.",
+        fix=f"if it is this cluster, `kubectl --kubeconfig {path} config set-cluster {name} --server={server}`; if it "
+        "is another one, set kubegpu_context to a name that is free in the file; then run again",
+    )
+
+
+def _server(cluster: Mapping[str, Any]) -> str:
+    return str(cluster.get("server") or "").rstrip("/").lower()
 
 
 def _joined(data: Any) -> str | None:

@@ -50,11 +50,34 @@ def test_a_second_merge_changes_nothing() -> None:
     assert put_in(once) == (once, "kubernetes-admin@kubernetes")
 
 
-def test_a_renewed_certificate_and_another_address_replace_the_old_ones() -> None:
+def test_a_renewed_certificate_replaces_the_old_one() -> None:
     once, _context = put_in(production())
-    after, context = put_in(once, serial=2, server="https://192.0.2.9:6443")
-    assert after == together(production(), admin(serial=2, server="https://192.0.2.9:6443"))
+    after, context = put_in(once, serial=2, server="https://192.0.2.1:6443/")
+    assert after == together(production(), admin(serial=2, server="https://192.0.2.1:6443/"))
     assert context == "kubernetes-admin@kubernetes"
+
+
+STAGING = "https://192.0.2.9:6443"
+
+
+@pytest.mark.parametrize("before", [admin(), together(production(), admin())], ids=["alone", "with others"])
+@pytest.mark.parametrize("wanted", ["", "kubernetes-admin@kubernetes", "staging"])
+def test_two_clusters_of_one_authority_are_two(before: dict[str, Any], wanted: str) -> None:
+    """Neither leads to the other, nor goes with the other."""
+    if wanted != "staging":
+        with pytest.raises(HopError, match="another address, https://192.0.2.1:6443 and not https://192.0.2.9:6443"):
+            put_in(before, wanted, server=STAGING)
+        return
+    after, context = put_in(before, wanted, server=STAGING)
+    for section in ("clusters", "contexts", "users"):
+        assert after[section][:-1] == before[section]
+    assert of(after).context(context, PATH) == ("staging", STAGING)
+    assert put_in(after, wanted, server=STAGING) == (after, context)
+    assert has_others(of(after), access(server=STAGING))
+    for gone, left in ((STAGING, "https://192.0.2.1:6443"), ("https://192.0.2.1:6443", STAGING)):
+        servers = {entry["server"] for entry in removed(of(after), access(server=gone), PATH).clusters.values()}
+        assert left in servers
+        assert gone not in servers
 
 
 def test_names_of_another_cluster_are_left_to_it() -> None:
@@ -217,8 +240,11 @@ FILES = st.fixed_dictionaries(
             st.fixed_dictionaries(
                 {
                     "name": NAMES,
-                    "cluster": st.sampled_from(["T1VSUw==", "VEhFSVJT"]).map(
-                        lambda authority: {"certificate-authority-data": authority}
+                    "cluster": st.fixed_dictionaries(
+                        {
+                            "certificate-authority-data": st.sampled_from(["T1VSUw==", "VEhFSVJT"]),
+                            "server": st.sampled_from(["https://192.0.2.1:6443", STAGING]),
+                        }
                     ),
                 }
             ),
@@ -245,8 +271,10 @@ FILES = st.fixed_dictionaries(
 def test_whatever_is_in_the_file_others_keep_what_they_have(document: dict[str, Any]) -> None:
     """Each context of another cluster leads where it did, before, with and after ours; ours leads to ours."""
     before = of(document)
-    with_ours, names = merged(before, access(), "", PATH)
-    assert merged(with_ours, access(), "", PATH) == (with_ours, names)
+    similar = {*access().of_its_authority(before)} - {*access().clusters_in(before)}
+    wanted = "a context of ours" if similar else ""
+    with_ours, names = merged(before, access(), wanted, PATH)
+    assert merged(with_ours, access(), wanted, PATH) == (with_ours, names)
     context = with_ours.contexts[names.context]
     assert with_ours.clusters[context["cluster"]] == access().cluster
     assert access().is_user(with_ours.users[context["user"]])
