@@ -11,7 +11,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -270,6 +270,27 @@ def test_prune_removes_what_retention_removes_and_interrupted_copies(found: list
 
         left = {path.name for path in Path(folder).iterdir()}
         assert left == {*names} - (gone - {made}) - copies | ({made} - copies)
+
+
+@pytest.mark.parametrize("nesting", ["beside", *map(" ".join, permutations(("backup", "copy", "fetch")))])
+@pytest.mark.parametrize("pruned", ["backup", "copy", "fetch"])
+def test_retention_counts_the_backups_of_one_folder(tmp_path: Path, nesting: str, pruned: str) -> None:
+    """kubernetes_backup_folder, _copy and _fetch, each below the one before it, and beside each other."""
+    outer = nesting.split()
+    places = {}
+    for place, layout in (("backup", ""), ("copy", "1234/cp1"), ("fetch", "1234/cp1")):
+        parts = outer[: outer.index(place) + 1] if place in outer else [place, nesting]
+        places[place] = tmp_path.joinpath(*parts, layout)
+    program = load(tmp_path)
+    for folder in places.values():
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in range(4):
+            row = {"cluster": "1234", "node": "cp1", "created": number, "complete": True}
+            write(folder, f"2020112{number}T020000Z-{number:012x}", row, True)
+    program.prune(places[pruned], 3)
+
+    left = {name: sorted(path.name[7] for path in folder.glob("2020*")) for name, folder in places.items()}
+    assert left == {name: ["1", "2", "3"] if name == pruned else ["0", "1", "2", "3"] for name in places}
 
 
 def random_time(number: int) -> str:

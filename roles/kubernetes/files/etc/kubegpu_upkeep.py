@@ -379,9 +379,12 @@ def data_folder() -> Path:
 # Backups.
 
 
-def rows(folder: Path, check: str = "") -> list[dict[str, Any]]:
-    """The backups in a folder and below, the oldest first. check: name of one of which the digest is computed."""
-    found = (path.parent for path in folder.glob("**/" + RECORD) if NAME.fullmatch(path.parent.name))
+def rows(folder: Path, check: str = "", below: str = "**/") -> list[dict[str, Any]]:
+    """The backups in a folder and below, the oldest first. check: name of one of which the digest is computed.
+
+    below: a pattern of folders, `*/` for those that lie in the folder itself: another one may be mounted below it.
+    """
+    found = (path.parent for path in folder.glob(below + RECORD) if NAME.fullmatch(path.parent.name))
     return sorted((described(path, check) for path in found), key=lambda row: (row["created"], row["path"]))
 
 
@@ -420,7 +423,7 @@ def surplus(found: list[dict[str, Any]], keep: int, now: float) -> list[dict[str
 def prune(folder: Path, keep: int, *kept: str) -> dict[str, Any]:
     """kept: names that stay in any case."""
     now = time.time()
-    old = [Path(row["path"]) for row in surplus(rows(folder), keep, now) if row["name"] not in kept]
+    old = [Path(row["path"]) for row in surplus(rows(folder, below="*/"), keep, now) if row["name"] not in kept]
     for path in folder.iterdir():
         # A copy that was interrupted; a younger one may still be on its way.
         if NAME.fullmatch(path.name) and not (path / RECORD).exists() and path.stat().st_mtime < now - DAY:
@@ -885,8 +888,9 @@ def write_status(settings: dict[str, Any]) -> dict[str, Any]:
 def own_backups(settings: dict[str, Any]) -> list[dict[str, Any]]:
     """Complete ones of this cluster and member, copied if they have to be. A date in the future is wrong."""
     uid, name = read_json(ROOT / IDENTITY).get("uid"), flag(manifest(ETCD), "name")
-    found = [row for row in rows(Path(settings["backup_folder"])) if row["complete"] and row["created"] <= time.time()]
-    of_this = [row for row in found if (row["cluster"], row["node"]) == (uid, name)]
+    found = [row for row in rows(Path(settings["backup_folder"]), below="*/") if row["complete"]]
+    past = [row for row in found if row["created"] <= time.time()]
+    of_this = [row for row in past if (row["cluster"], row["node"]) == (uid, name)]
     return [row for row in of_this if row["copied"] or not settings.get("backup_copy")]
 
 
