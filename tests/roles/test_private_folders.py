@@ -74,7 +74,9 @@ def results(folder: Path) -> dict[str, Any]:
     }
 
 
-def play(folder: Path, blocks: list[dict[str, Any]], **variables: Any) -> str:
+def play(
+    folder: Path, blocks: list[dict[str, Any]], environment: dict[str, str] | None = None, **variables: Any
+) -> str:
     roles = ["_common", *sorted({path.parts[-3] for path in of_a_cluster()})]
     files = [
         str(file)
@@ -82,7 +84,7 @@ def play(folder: Path, blocks: list[dict[str, Any]], **variables: Any) -> str:
         for kind in ("defaults", "vars")
         for file in sorted((ROOT / "roles" / role / kind).rglob("*.yml"))
     ]
-    done = run_playbook(folder, local(*blocks, vars_files=files), {**results(folder), **variables})
+    done = run_playbook(folder, local(*blocks, vars_files=files), {**results(folder), **variables}, **environment or {})
     return " ".join((done.stdout + done.stderr).split())
 
 
@@ -117,28 +119,58 @@ def test_git_sees_nothing_in_any_order(tmp_path: Path, first: Path) -> None:
         assert [path for path in written if path.stat().st_mode & 0o077] == []
 
 
-@pytest.mark.parametrize("name", ["kubeconfig", "backup_fetch"])
-def test_a_secret_in_a_folder_of_the_user_is_refused_where_git_would_take_it(tmp_path: Path, name: str) -> None:
-    path = ROOT / f"roles/kubernetes/tasks/{name}.yml"
-    inventory = repository(tmp_path / "fleet") / "inventory"
-    inventory.mkdir()
-    options = {
-        "_common_inventory": str(inventory),
-        "kubegpu_kubeconfig": str(inventory / "prod.conf"),
-        "kubernetes_backup_fetch": str(inventory),
-    }
-    said = play_in(tmp_path, path, options)
-    secret = inventory / ("prod.conf" if name == "kubeconfig" else "kubernetes.tar")
-    option = "kubegpu_kubeconfig" if name == "kubeconfig" else "kubernetes_backup_fetch"
-    assert f"controller -> git: {secret} gives access to the cluster" in said
-    assert f"or set {option} to a path elsewhere" in said
-    assert list(inventory.iterdir()) == []
+CONFIG, COPY = "prod.conf", "prod.conf.*~"
+BACKUP = ("etcd.db.gz", "kubernetes.tar", "backup.json")
+# What of the names that are written a .gitignore may name: none, each alone, and all of them.
+PATTERNS = {
+    "kubeconfig": ["", CONFIG, COPY],
+    "backup_fetch": ["", *BACKUP, "\n".join(BACKUP), "*\n!*/\n!etcd.db.gz"],
+}
+ENOUGH = {"kubeconfig": [f"{CONFIG}*", f"{CONFIG}\n*~", "/inventory/"], "backup_fetch": ["/inventory/", "/inventory/*"]}
 
-    (tmp_path / "fleet/.gitignore").write_text("/inventory/\n")
-    assert "failed=0" in play_in(tmp_path, path, options)
-    assert list(inventory.rglob(secret.name))
-    assert untracked(tmp_path / "fleet") == "?? .gitignore\n"
-    assert not (inventory / ".gitignore").exists()
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_git_has_to_ignore_all_that_is_written(tmp_path: Path, name: str) -> None:
+    """In a folder of the user, whose path is given with a variable of the environment."""
+    option = "kubegpu_kubeconfig" if name == "kubeconfig" else "kubernetes_backup_fetch"
+    patterns, blocks = [*PATTERNS[name], *ENOUGH[name]], []
+    for number, pattern in enumerate(patterns):
+        inventory = repository(tmp_path / "fleet" / str(number)) / "inventory"
+        inventory.mkdir()
+        (inventory.parent / ".gitignore").write_text(f"/*\n!/inventory\n{pattern}\n")
+        if name == "kubeconfig":  # copied before the change
+            (inventory / CONFIG).write_text(yaml.safe_dump(kubeconfigs.production()))
+        given = f"{tmp_path}/$FLEET_OF_TEST/{number}/inventory"
+        said = {"ansible.builtin.debug": {"msg": f"<{number}> {{{{ ansible_failed_result.msg }}}}"}}
+        blocks.append(
+            {
+                "block": writing(ROOT / f"roles/kubernetes/tasks/{name}.yml"),
+                "rescue": [said],
+                "vars": {
+                    "_common_inventory": str(inventory),
+                    "kubegpu_kubeconfig": f"{given}/{CONFIG}",
+                    "kubernetes_backup_fetch": given,
+                },
+            }
+        )
+    output = play(tmp_path, blocks, {"FLEET_OF_TEST": "fleet"})
+    assert "failed=0" in output, output[-3000:]
+    for number, pattern in enumerate(patterns):
+        inventory = tmp_path / "fleet" / str(number) / "inventory"
+        files = [path for path in inventory.rglob("*") if path.is_file() and ".kubegpu" not in path.parts]
+        if pattern in ENOUGH[name]:
+            assert (pattern, untracked(inventory.parent)) == (pattern, "")
+            assert len(files) == (2 if name == "kubeconfig" else 3)
+        else:
+            assert (pattern, f"<{number}> controller -> git: {inventory} would have" in output) == (pattern, True)
+            assert f"or set {option} to a path elsewhere" in output
+            assert len(files) == (1 if name == "kubeconfig" else 0)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "roles").rglob("*.yml")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_path_is_read_as_modules_read_it(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("expanduser") == text.count("expandvars | expanduser")
 
 
 def play_in(folder: Path, path: Path, options: dict[str, Any]) -> str:
