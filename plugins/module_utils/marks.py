@@ -17,6 +17,8 @@ RELEASE = "kubegpu.autoscale/release"
 INVENTORY = "kubegpu.autoscale/inventory"
 # On rules that serve one namespace: its name.
 NAMESPACE = "kubegpu.autoscale/namespace"
+# Begins the annotations of nodes that a run takes out of service, until it returns them.
+CORDONED = "kubegpu.autoscale/cordoned-for-"
 
 # The ID without an inventory.
 DEFAULT_INVENTORY = "default"

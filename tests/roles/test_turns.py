@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from task_walk import PLAYBOOKS, Step, role_file, walk_playbook
+from task_walk import PLAYBOOKS, Step, files, included, role_file, walk_playbook
 
 TURN, HEALTHY, ETCD = (role_file("kubernetes", name) for name in ("turn", "healthy", "etcd"))
+DRAIN = role_file("_common", "drain")
 # What stops the members of a control plane that stays. A restart of one component by kubeadm waits for it.
 UPGRADE = re.compile(r"upgrade[.]command|kubeadm upgrade (?:apply|node$)")
 PLANES = "kube_control_plane"
@@ -21,7 +22,8 @@ def takes(step: Step) -> bool:
             case "k8s_drain":
                 return bool(given["state"] in ("drain", "cordon"))
             case "k8s" if isinstance(given.get("definition"), dict):
-                return bool((given["definition"].get("spec") or {}).get("unschedulable") is True)
+                spec = given["definition"].get("spec")  # a template may return a node, and takes none
+                return isinstance(spec, dict) and spec.get("unschedulable") is True
             case "reboot":
                 return True
             case "server_reboot":
@@ -55,6 +57,44 @@ def is_behind(step: Step) -> bool:
 def test_each_play_that_takes_a_control_plane_waits_for_its_turn(playbook: Path) -> None:
     early = [step.task["name"] for step in TAKING[playbook] if not is_behind(step)]
     assert early == []
+
+
+REBOOTS = {
+    playbook: reboots
+    for playbook, steps in TAKING.items()
+    if (
+        reboots := [
+            step for step in steps if {"reboot", "server_reboot"} & {key.rpartition(".")[2] for key in step.task}
+        ]
+    )
+}
+
+
+@pytest.mark.parametrize("playbook", REBOOTS, ids=lambda path: path.stem)
+def test_the_turn_is_asked_again_between_the_drain_and_the_reboot(playbook: Path) -> None:
+    """Another run may have begun with another control plane meanwhile: the last two of the file are drain and turn."""
+    for step in REBOOTS[playbook]:
+        _path, tasks, role = step.trail[-1]
+        asked = [
+            number for number, task in enumerate(tasks) if [path for path, _role in included(task, role)] == [TURN]
+        ]
+        drained = [number for number, task in enumerate(tasks) if DRAIN in files(task, role)]
+        assert drained
+        assert asked
+        assert max(asked) > max(drained)
+        assert max(asked) == len(tasks) - 1, "nothing is changed between"
+
+
+def test_a_node_is_marked_where_it_is_cordoned() -> None:
+    """Or before: the mark is what other runs see. A node that leaves is judged by what remains."""
+    unmarked = [
+        step.task["name"]
+        for steps in TAKING.values()
+        for step in steps
+        if any(module.endswith(".k8s") for module in step.task)
+        and "annotations" not in step.task["kubernetes.core.k8s"]["definition"]["metadata"]
+    ]
+    assert unmarked == []
 
 
 def test_the_playbooks_are_those_that_take_control_planes() -> None:

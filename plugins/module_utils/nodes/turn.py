@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .alive import Known
+from ..marks import CORDONED
+from .alive import Known, is_ready
 from .etcd_members import Member, members_of
 from .host import Host
 
@@ -55,6 +56,12 @@ class Turn:
                 f"{life.text} at {life.address or 'an unknown address'}, which {self.host} does not have",
                 f"on {self.host}: `hostnamectl set-hostname NAME`",
             )
+        for name, mark in self._marked:
+            yield self._error(
+                f"{name} has the annotation {mark}: another run takes it out of service, or was killed",
+                f"wait for that run, or run this with --limit for {name}. If no run is at work and that fails as "
+                f"well: `kubectl annotate node {name} {mark}-` and `kubectl uncordon {name}`",
+            )
         broken = [*self._silent, *self._unhealthy]
         if broken:
             yield self._error(
@@ -64,11 +71,21 @@ class Turn:
             )
 
     @property
+    def _marked(self) -> Iterator[tuple[str, str]]:
+        """Other control planes, with the annotation of their run."""
+        for node in self.nodes:
+            marks = [mark for mark in node["metadata"].get("annotations") or {} if mark.startswith(CORDONED)]
+            if marks and node["metadata"]["name"] != self.node:
+                yield node["metadata"]["name"], marks[0]
+
+    @property
     def _silent(self) -> Iterator[str]:
-        names = [str(node["metadata"]["name"]) for node in self.nodes]
-        for name in names:
+        for node in self.nodes:
+            name = str(node["metadata"]["name"])
             if name != self.node and name not in self.apis:
                 yield f"the API server of {name} is not ready"
+            elif name != self.node and not is_ready(node):
+                yield f"the node {name} is not Ready"
 
     @property
     def _unhealthy(self) -> Iterator[str]:
@@ -78,8 +95,8 @@ class Turn:
 
     def _error(self, seen: str, fix: str) -> str:
         return (
-            f"etcd -> {self.host}: {seen}. Without {self.node} as well, etcd could lose its majority. {self.host} was "
-            f"not changed. Next: {fix}"
+            f"etcd -> {self.host}: {seen}. Without {self.node} as well, etcd could lose its majority. Nothing "
+            f"more was changed on {self.host}. Next: {fix}"
         )
 
 

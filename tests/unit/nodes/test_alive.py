@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
@@ -11,6 +12,7 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.alive import Known
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.etcd_members import members_of
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.turn import TURN, turn_plan
+from collection import ROOT
 from kubernetes_nodes import CONTROL_PLANE, Node, cluster_node, etcd, listed
 from planned import planned
 
@@ -174,7 +176,7 @@ def test_no_second_control_plane_is_taken(state: str, ready: bool) -> None:
     for text in refused:
         assert ("the etcd member cp1 is not healthy" in text) == (state not in ("healthy", "learner"))
         assert ("the API server of cp1 is not ready" in text) == (not ready)
-        assert "cp2 was not changed" in text or "gpu1 was not changed" in text
+        assert "Nothing more was changed on gpu1." in text
 
 
 @pytest.mark.parametrize("state", ["healthy", "unhealthy", "down"])
@@ -202,3 +204,30 @@ def test_a_server_whose_addresses_are_unknown_takes_no_place() -> None:
         other_addresses=(), survey={"nodes": listed(*HEALTHY.nodes), **known},
     )  # fmt: skip
     assert "not one of (none known)" in server.plan()["gone"]["refused"][0]
+
+
+MARKS = sorted(
+    {
+        mark
+        for folder, kind in (("roles", "*.yml"), ("plugins", "*.py"))
+        for path in (ROOT / folder).rglob(kind)
+        for mark in re.findall(r"kubegpu[.]autoscale/cordoned-for-[a-z]+", path.read_text())
+    }
+)
+
+
+@pytest.mark.parametrize("place", ["cp1", "cp2", "cp3"])
+@pytest.mark.parametrize("mark", [*MARKS, "someone.example/cordoned", ""])
+@pytest.mark.parametrize("ready", ["True", "False", "Unknown"])
+def test_no_control_plane_is_taken_beside_one_that_a_run_takes(place: str, mark: str, ready: str) -> None:
+    """Its own mark is that of this run, or of one that it continues."""
+    assert len(MARKS) > 2
+    nodes = [cluster_node(name, OWN if name == "cp2" else "192.0.2.1") for name in ("cp1", "cp2", "cp3")]
+    for node in nodes:
+        if node["metadata"]["name"] == place:
+            node["metadata"]["annotations"] = {mark: ""} if mark else None
+            node["status"]["conditions"][0]["status"] = ready
+    refused = turn(HEALTHY, nodes=nodes, apis=[{"item": node, "status": 200} for node in nodes])
+
+    assert bool(refused) == (place != "cp2" and (mark in MARKS or ready != "True"))
+    assert all(place in text and "Nothing more was changed" in text for text in refused)
