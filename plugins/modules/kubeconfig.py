@@ -198,7 +198,7 @@ def _locked(path: Path, given: str) -> Iterator[None]:
                 raise HopError(
                     Hop.API_SERVER,
                     seen=f"{given} is locked by {lock}, as kubectl or another run leaves it. Nothing was changed.",
-                    fix=f"wait for that run; if there is none, `rm {lock}`",
+                    fix=f"wait for that run; without one, `rm {lock}`",
                 ) from err
             time.sleep(0.05)
         except OSError as err:

@@ -123,7 +123,9 @@ class Access:
 
     def clusters_in(self, config: Kubeconfig) -> list[str]:
         """Entries of this cluster, with any name: they trust its authority, and have its address."""
-        return [name for name in self.of_its_authority(config) if _server(config.clusters[name]) == _server(self.cluster)]
+        return [
+            name for name in self.of_its_authority(config) if _server(config.clusters[name]) == _server(self.cluster)
+        ]
 
     def of_its_authority(self, config: Kubeconfig) -> list[str]:
         """With another address, it may be another cluster: of a company's authority, or of a copied machine."""

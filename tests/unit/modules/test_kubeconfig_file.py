@@ -172,7 +172,9 @@ def test_runs_at_the_same_time_lose_no_entry(tmp_path: Path) -> None:
     for run in runs:
         run.join()
     found = {row["cluster"]["certificate-authority-data"] for row in yaml.safe_load(path.read_text())["clusters"]}
-    assert found == {one_of_many(number)["clusters"][0]["cluster"]["certificate-authority-data"] for number in range(count)}
+    assert found == {
+        one_of_many(number)["clusters"][0]["cluster"]["certificate-authority-data"] for number in range(count)
+    }
     assert [other.name for other in tmp_path.iterdir()] == ["config"]
 
 
