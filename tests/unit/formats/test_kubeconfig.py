@@ -65,7 +65,9 @@ STAGING = "https://192.0.2.9:6443"
 def test_two_clusters_of_one_authority_are_two(before: dict[str, Any], wanted: str) -> None:
     """Neither leads to the other, nor goes with the other."""
     if wanted != "staging":
-        with pytest.raises(HopError, match=r"another address, https://192\.0\.2\.1:6443 and not https://192\.0\.2\.9:6443"):
+        with pytest.raises(
+            HopError, match=r"another address, https://192\.0\.2\.1:6443 and not https://192\.0\.2\.9:6443"
+        ):
             put_in(before, wanted, server=STAGING)
         return
     after, context = put_in(before, wanted, server=STAGING)
