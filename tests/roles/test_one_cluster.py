@@ -86,6 +86,7 @@ def test_variables_of_roles_use_the_run_s_copy() -> None:
         ("roles/_common/vars/main.yml", "_common_run"),
         ("roles/kubernetes/defaults/main.yml", "kubernetes_backup_fetch"),
         ("roles/kubernetes/vars/main.yml", "__kubernetes_backup_root"),
+        ("roles/kubernetes/vars/main.yml", "__kubernetes_kubeconfig_path"),
         ("roles/kubernetes/vars/main.yml", "__kubernetes_private_kubeconfig"),
     ]
 
