@@ -532,6 +532,7 @@ class Run:
         self._mask(module.params)
         self._mask(self._values)
         checked_inventory(module.params["inventory_id"])
+        check_kubeconfig(module.params)
         self._service = K8sService(get_api_client(module), module)
         self._release = self._read_release()
         self.changed = False
@@ -659,7 +660,6 @@ def main() -> None:
         argument_spec={**AUTH_ARG_SPEC, **ARGUMENTS}, supports_check_mode=True, required_if=NEEDED
     )
     try:
-        check_kubeconfig(module.params)
         run = Run(module)
     except FAILURES as error:
         module.fail_json(msg=str(error))

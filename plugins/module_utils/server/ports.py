@@ -29,7 +29,7 @@ def unreached(addresses: Iterable[str], timeout_s: float) -> dict[str, str]:
 
 def _target(address: str) -> tuple[str, int]:
     parts = urlsplit(f"//{address}")
-    if not parts.hostname or parts.port is None:
+    if not parts.hostname or parts.port is None or parts.username is not None:
         raise ValueError(f'"{address}" is no address with a port, such as 192.0.2.1:6443')
     return parts.hostname, parts.port
 
