@@ -22,7 +22,7 @@ KINDS = (
     ("/apis/apiregistration.k8s.io/v1", "apiservices"), ("/apis/rbac.authorization.k8s.io/v1", "clusterroles"),
 )  # fmt: skip
 # Who may not read the cluster's record confirms the name that the inventory has.
-CONFIRMED = {"kubegpu_cluster_name": "theirs", "kubegpu_confirm": "theirs"}
+CONFIRMED = {"kubegpu_confirm": "test"}
 
 
 @pytest.fixture

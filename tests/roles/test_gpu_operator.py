@@ -55,4 +55,4 @@ def test_other_counters_make_new_pods_of_the_exporter() -> None:
         for options in ({}, {"gpu_operator_profiling": False}, {"gpu_operator_values": own})
     ]
     assert len({str(mark) for mark in marks}) == len(marks)
-    assert all(mark.keys() == {"kubegpu.autoscale/counters"} for mark in marks)
+    assert all(mark.keys() == {"kubegpu.autoscale/counters-checksum"} for mark in marks)
