@@ -299,7 +299,7 @@ def go_on(fleet: Fleet, then: str, wanted: str, other: str, data: dict[str, str]
 def test_no_restore_ends_without_the_data_that_were_prepared(
     backups: tuple[Fleet, list[str]], tmp_path: Path, step: str, lost: tuple[str, ...]
 ) -> None:
-    """Somebody frees a full disk before this step."""
+    """A full disk has space again before this step."""
     template, (wanted, _other) = backups
     fleet = template.copied(tmp_path / "fleet")
     plan = fleet.plan(wanted)
