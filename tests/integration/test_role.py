@@ -133,11 +133,6 @@ def test_check_mode_without_a_cluster_says_what_would_be_made(tmp_path: Path) ->
     assert changed(output) == 1
 
 
-def test_absent_without_a_cluster_has_nothing_to_do(tmp_path: Path) -> None:
-    options = {"gpu_autoscaling_autoscalers": [{"name": "chat"}], "gpu_autoscaling_state": "absent"}
-    assert changed(play(tmp_path, tmp_path / "none", **options)) == 0
-
-
 def test_images_are_pulled_ahead_where_the_pods_may_run(
     tmp_path: Path,
     plane: tuple[ControlPlane, client.ApiClient],

@@ -58,7 +58,7 @@ def test_what_others_made_is_used_and_stays_to_the_byte(site: Site) -> None:
 
     used = site.bring(*ROLES, gpu_autoscaling_autoscalers=ON_CPU)
     assert (used.returncode, changed(used.stdout)) == (0, 0)
-    assert site.play("kubegpu.autoscale.uninstall", kubegpu_cluster_name="a", kubegpu_confirm="a").returncode == 0
+    assert site.play("kubegpu.autoscale.uninstall", kubegpu_confirm="test").returncode == 0
     assert site.objects() == before
 
 

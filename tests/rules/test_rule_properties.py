@@ -19,6 +19,7 @@ from test_rules import LAYOUTS, METRICS, promtool
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 ENGINE, SM, DRAM = (f"DCGM_FI_PROF_{name}_ACTIVE" for name in ("GR_ENGINE", "SM", "DRAM"))
 USED, FREE, RESERVED = (f"DCGM_FI_DEV_FB_{name}" for name in ("USED", "FREE", "RESERVED"))
+MEMORY = (USED, FREE, RESERVED)
 QUEUES = ("vllm:num_requests_waiting", "sglang:num_queue_reqs")
 RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs")
 TARGET = ("namespace", "pod", "instance")
@@ -128,6 +129,16 @@ def whole(values: Things) -> list[float]:
     return known if len(known) == len(values) else []
 
 
+def lost(pod: Pod, rows: Iterable[Row], *fields: str) -> bool:
+    """Whether a GPU of the pod, or a slice of one, that had one of these fields has none of them any more."""
+    last: dict[object, int] = {}
+    for row in rows:
+        if row.pod == pod and set(fields) & row.fields.keys():
+            thing = (row.thing, row.labels.get("vgpu"))
+            last[thing] = max(row.last, last.get(thing, 0))
+    return any(tick < LAST_TICK for tick in last.values())
+
+
 def mean(values: Things) -> float | None:
     return fmean(whole(values)) if whole(values) else None
 
@@ -192,13 +203,24 @@ def cache(pod: Pod, fleet: Fleet) -> float | None:
     return first(mean(percent(things_of(pod, fleet.servers, ratio(name), name))) for name in CACHES)
 
 
-MUST_BE: dict[str, Callable[[Pod, Fleet], float | None]] = {
-    "gpu": lambda pod, fleet: profiled(pod, fleet, ENGINE, falls_back=True),
-    "gpu_util": util,
-    "gpu_compute": lambda pod, fleet: profiled(pod, fleet, SM, DRAM),
-    "gpu_memory": lambda pod, fleet: mean(percent(things_of(pod, fleet.gpus, memory_in_use, USED))),
-    "mig": mig,
-    "shared": shared,
+Statement = Callable[[Pod, Fleet], float | None]
+
+
+def of_gpus(value: Statement, *fields: str, counted: Callable[[Iterable[Row]], Iterable[Row]] = iter) -> Statement:
+    """A value of the pod's GPUs, which are those with one of these fields. There is none while one of them is lost."""
+    return lambda pod, fleet: None if lost(pod, counted(fleet.gpus), *fields) else value(pod, fleet)
+
+
+MUST_BE: dict[str, Statement] = {
+    "gpu": of_gpus(lambda pod, fleet: profiled(pod, fleet, ENGINE, falls_back=True), ENGINE, UTIL),
+    "gpu_util": of_gpus(util, UTIL),
+    "gpu_compute": of_gpus(lambda pod, fleet: profiled(pod, fleet, SM, DRAM), SM, DRAM, UTIL),
+    "gpu_memory": of_gpus(
+        lambda pod, fleet: mean(percent(things_of(pod, fleet.gpus, memory_in_use, *MEMORY))),
+        *MEMORY,
+    ),
+    "mig": of_gpus(mig, ENGINE, counted=instances),
+    "shared": of_gpus(shared, UTIL),
     "llm_requests_waiting": queue,
     "llm_kv_cache": cache,
     "llm_in_flight": in_flight,
