@@ -99,7 +99,9 @@ def test_the_page_on_vllm(
     ml.deployment("chat")
     ml.ready_pod("chat-0", app="chat")
     recorded = (ROOT / "tests" / "rules" / "recorded" / "vllm-0.32-saturated.prom").read_text()
-    chain.exporter.text = re.sub(r"^(vllm:\w+\{)", r'\1namespace="ml",pod="chat-0",', recorded, flags=re.MULTILINE)
+    of_pod = 'namespace="ml",pod="chat-0"'
+    text = re.sub(r"^(vllm:\w+\{)", rf"\1{of_pod},", recorded, flags=re.MULTILINE)
+    chain.exporter.text = f"{text}up{{{of_pod}}} 1\n"  # a PodMonitor gives the target these labels
     monitor = yaml.safe_load(manifest)
     client.CustomObjectsApi(kube).create_namespaced_custom_object(
         "monitoring.coreos.com", "v1", "ml", "podmonitors", monitor, field_validation="Strict"
