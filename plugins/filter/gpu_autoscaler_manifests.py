@@ -21,7 +21,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.clus
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.proposal import Proposal
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError, first_of_all
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import DEFAULT_INVENTORY
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import DEFAULT_INVENTORY
 
 
 def gpu_autoscaler_manifests(

@@ -25,7 +25,7 @@ from .cluster.rights import refused
 from .cluster.transport import connect
 from .errors import HopError, first_of_all
 from .hops import Hop
-from .marks import is_inventory_id
+from .kube.labels import is_inventory_id
 from .secrets import masked_texts, redacted, without_login
 
 # Threshold of new objects for Python's garbage collection.

@@ -22,8 +22,8 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import read_specs
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import MANAGER
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import labels as labels_of
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import MANAGER
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import labels as labels_of
 from collection import ROOT
 from control_plane import ControlPlane, eventually
 from every_spec import every_spec

@@ -8,7 +8,7 @@ from ..autoscaling.manifests import Manifest
 from ..cluster.kube import CRDS, KubeClient, Resource
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import INVENTORY, MANAGED_BY, MANAGER, RELEASE, is_managed, is_of, marked
+from ..kube.labels import INVENTORY, MANAGED_BY, MANAGER, RELEASE, is_managed, is_of, marked
 from .outcome import Outcome
 from .wait import Deadline, wait_until
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..autoscaling.capacity import NVIDIA, gpus_per_pod, nodes_are_added
-from ..autoscaling.claims import class_of, devices_of, limits_of, whole_gpus
 from ..autoscaling.gpu_shares import Claimant, divide
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import Manifest, pod_spec, pods_per_replica
 from ..errors import HopError, enumeration
 from ..hops import Hop
+from ..kube.capacity import NVIDIA, gpus_per_pod, nodes_are_added
+from ..kube.objects import Manifest, pod_spec, pods_per_replica
+from ..kube.resource_claims import class_of, devices_of, limits_of, whole_gpus
 from ..reading.before import Before
 
 Shares = list[dict[str, Any]]

@@ -11,7 +11,7 @@ from ..cluster.kube import NAMESPACES, KubeClient, Resource, group_path
 from ..cluster.parallel import all_in_parallel
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import is_of, marked
+from ..kube.labels import is_of, marked
 from .outcome import Outcome
 from .wait import Deadline, wait_until
 

@@ -13,7 +13,7 @@ from ..cluster.ownership import is_up_to_date
 from ..cluster.parallel import all_in_parallel, in_parallel
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import INVENTORY, MANAGED_BY, MANAGER, PART_OF, hand_over, is_managed, is_of, maker, marked
+from ..kube.labels import INVENTORY, MANAGED_BY, MANAGER, PART_OF, hand_over, is_managed, is_of, maker, marked
 from .outcome import Outcome
 
 # Kind, namespace and name of an object.

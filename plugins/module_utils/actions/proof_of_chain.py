@@ -12,13 +12,13 @@ from typing import Any
 from ..autoscaling.manifests import Manifest, RuleOptions
 from ..autoscaling.reaction_budget import ReactionBudget
 from ..autoscaling.spec import Autoscaler, read_specs
-from ..chain.objects import condition, is_ready, trouble
 from ..chain.state.autoscaler import AutoscalerState
 from ..cluster.errors import ApiError
 from ..cluster.kube import DEPLOYMENTS, HPAS, PODS, KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
 from ..hops import Hop
+from ..kube.objects import condition, is_ready, trouble
 from ..proof import manifests
 from ..proof.decision import pods_value, wanted_replicas
 from ..proof.nodes import GpuNode

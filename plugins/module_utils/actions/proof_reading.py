@@ -7,10 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..autoscaling.claims import devices_of, whole_gpus
 from ..autoscaling.manifests import Manifest
-from ..chain.objects import labels_of
-from ..chain.selectors import labels_match
 from ..cluster.errors import ApiError
 from ..cluster.kube import (
     CONFIG_MAPS,
@@ -24,6 +21,9 @@ from ..cluster.kube import (
     KubeClient,
     Resource,
 )
+from ..kube.label_selectors import labels_match
+from ..kube.objects import labels_of
+from ..kube.resource_claims import devices_of, whole_gpus
 from ..proof import basis
 from ..proof.nodes import GpuNode, Server, gpu_nodes
 from ..proof.record import NAME, NAMESPACE, Record, record_of

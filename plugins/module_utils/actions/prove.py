@@ -13,7 +13,6 @@ from typing import Any
 
 from ..autoscaling.manifests import Manifest, RuleOptions, prometheus_rules
 from ..autoscaling.spec import read_specs
-from ..chain.objects import condition, is_ready, labels_of, statuses
 from ..chain.waiting_pods import Awaited, report
 from ..cluster.errors import ApiError
 from ..cluster.identity import read_name
@@ -24,7 +23,8 @@ from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError, enumeration
 from ..formats.times import timestamp
 from ..hops import Hop
-from ..marks import PART_OF, inventory_of, is_managed, is_of, labels, maker
+from ..kube.labels import PART_OF, inventory_of, is_managed, is_of, labels, maker
+from ..kube.objects import condition, is_ready, labels_of, statuses
 from ..proof import manifests
 from ..proof.basis import ClusterParts
 from ..proof.cuda import CudaRun, cuda_errors, missing_gpus, read, together, unfinished_fabric, unrequested_gpus

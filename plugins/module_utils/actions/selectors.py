@@ -13,7 +13,7 @@ from ..autoscaling.manifests import Manifest, RuleOptions, selectors_of, shared_
 from ..autoscaling.spec import Autoscaler
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from ..marks import is_of
+from ..kube.labels import is_of
 
 Candidates = Mapping[str, Sequence[Mapping[str, str]]]
 

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from ..autoscaling.behaviors import describe_behaviors
 from ..autoscaling.manifests import metric_of
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import Key
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
-from ..marks import is_managed
+from ..kube.labels import is_managed
+from ..kube.objects import Key
 from ..reading.existing import read_autoscalers
 from ..reading.observe import Observer
 from ..reading.prometheus_replicas import read_replicas

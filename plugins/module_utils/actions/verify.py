@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import Key, start_s
 from ..chain.state.autoscaler import AutoscalerState
 from ..chain.state.cluster import Scope
 from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError, enumeration
+from ..kube.objects import Key, start_s
 from ..reading.intervals import Intervals
 from ..reading.observe import Observer
 from ..reading.prometheus_replicas import read_replicas

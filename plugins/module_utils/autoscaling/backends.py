@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from ..marks import namespace_of
+from ..kube.labels import namespace_of
 from . import scaled_object
 from .inputs import INPUTS
 from .limits import refuse

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from textwrap import indent
 from typing import Any
 
-from ..marks import DEFAULT_INVENTORY, NAMESPACE, is_managed, namespace_of
-from ..marks import labels as inventory_labels
+from ..kube.labels import DEFAULT_INVENTORY, NAMESPACE, is_managed, namespace_of
+from ..kube.labels import labels as inventory_labels
+from ..kube.quantity import format_quantity, parse_quantity
 from . import defaults
 from .controller import Behavior
 from .demand import recordings as demand_recordings
@@ -20,7 +21,6 @@ from .metrics import PROFILES, Metric, Profile, smoothed_interval_s, sustained_n
 from .pod_names import pod_names
 from .pod_owners import FROZEN_STATES, lost_pods, pods_of
 from .promql import quoted
-from .quantity import format_quantity, parse_quantity
 from .scaling import ASSUMED_DEAD_TIME_S, LONGEST_DEAD_TIME_S, ScalingRules, dead_time_behind
 from .spec import (
     ADAPTER,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .objects import Manifest, last_seen, name_of, unix
+from ..kube.objects import Manifest, last_seen, name_of, unix
 from .state.autoscaler import AutoscalerState
 from .state.cluster import State
 from .texts import condition_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..autoscaling.manifests import Manifest
-from .objects import condition
+from ..kube.objects import condition
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from .objects import Manifest, labels_of, name_of
-from .selectors import labels_match
+from ..kube.label_selectors import labels_match
+from ..kube.objects import Manifest, labels_of, name_of
 from .state.cluster import State
 from .texts import selector_text
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import enumeration
-from .objects import Manifest, name_of
+from ..kube.objects import Manifest, name_of
 
 
 def quote(text: str, limit: int = 120) -> str:

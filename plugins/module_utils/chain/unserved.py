@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .objects import Manifest, is_ready, labels_of, name_of
-from .selectors import labels_match
+from ..kube.label_selectors import labels_match
+from ..kube.objects import Manifest, is_ready, labels_of, name_of
 from .state.cluster import State
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from ..autoscaling.manifests import Manifest
 from ..errors import HopError
 from ..formats.x509 import digests
-from ..marks import MANAGED_BY, MANAGER
+from ..kube.labels import MANAGED_BY, MANAGER
 from .errors import ApiError
 from .kube import CONFIG_MAPS, NAMESPACES, NODES, KubeClient
 

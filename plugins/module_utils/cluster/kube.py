@@ -10,7 +10,7 @@ from urllib.parse import quote
 from ..autoscaling.manifests import Manifest
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import MANAGED_BY, MANAGER, maker
+from ..kube.labels import MANAGED_BY, MANAGER, maker
 from .errors import ANONYMOUS, ApiError
 from .ownership import is_up_to_date
 from .rights import nobody

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from ..autoscaling.quantity import parse_quantity
 from ..autoscaling.spec import ADAPTER, EXTERNAL, KEDA, OBJECT, PODS, Autoscaler, MetricTarget
+from ..kube.quantity import parse_quantity
 from .errors import ApiError
 from .prometheus import RawGetter
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..chain.objects import Manifest, statuses
-from ..marks import PART_OF, labels
+from ..kube.labels import PART_OF, labels
+from ..kube.objects import Manifest, statuses
 
 Object = dict[str, Any]
 CONTAINER = "load"

@@ -11,7 +11,7 @@ from typing import Any
 from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import ADAPTER
 from ..chain.unrequested import VARIABLE
-from ..marks import marked
+from ..kube.labels import marked
 from .nodes import WHOLE, GpuNode
 
 PART = "proof"

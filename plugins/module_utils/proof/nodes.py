@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..autoscaling.capacity import gpus_of, gpus_per_pod
 from ..autoscaling.manifests import Manifest
-from ..autoscaling.quantity import parse_quantity
-from ..chain.objects import condition, is_ready, labels_of, name_of
 from ..chain.state.nodes import gpu_nodes as nodes_with_gpus
+from ..kube.capacity import gpus_of, gpus_per_pod
+from ..kube.objects import condition, is_ready, labels_of, name_of
+from ..kube.quantity import parse_quantity
 from ..server.fabric import COMPLETED
 from ..server.gpu_node import OURS
 from .basis import NODE, ClusterParts, NodeParts, digest, known

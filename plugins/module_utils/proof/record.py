@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..autoscaling.manifests import Manifest
-from ..marks import marked
+from ..kube.labels import marked
 
 NAMESPACE = "kube-system"
 NAME = "kubegpu-proof"

@@ -9,13 +9,13 @@ from contextlib import suppress
 from ..autoscaling.manifests import Manifest
 from ..chain.adapter_config import adapter_config, config_map_of
 from ..chain.metrics_owner import Owner
-from ..chain.objects import Key
-from ..chain.selectors import labels_match
 from ..chain.state.api import AdapterConfig, ApiState
 from ..cluster.errors import ApiError
 from ..cluster.kube import CONFIG_MAPS, DEPLOYMENTS
 from ..cluster.metrics_api import MetricsApi
 from ..formats.yaml import from_yaml
+from ..kube.label_selectors import labels_match
+from ..kube.objects import Key
 from .gaps import attempt, message_of
 from .prometheus_replicas import pods_of_service
 from .reader import Reader

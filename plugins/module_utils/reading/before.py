@@ -8,12 +8,10 @@ from copy import copy
 from functools import cached_property
 
 from ..autoscaling.backends import all_rules, needs_scaled_object
-from ..autoscaling.capacity import gpus_of
 from ..autoscaling.manifests import Manifest, RuleOptions, horizontal_pod_autoscaler, resources_of
 from ..autoscaling.spec import Autoscaler, MetricTarget
 from ..autoscaling.zero import controller_gap
 from ..chain.metrics_owner import Owner
-from ..chain.objects import Key, key_of
 from ..chain.state.api import ApiState
 from ..chain.state.autoscaler import AutoscalerState
 from ..chain.state.cluster import State
@@ -34,7 +32,9 @@ from ..cluster.kube import (
 from ..cluster.metrics_api import group_of
 from ..cluster.ownership import is_up_to_date, other_managers
 from ..cluster.prometheus import PrometheusClient
-from ..marks import MANAGER, is_managed, is_of
+from ..kube.capacity import gpus_of
+from ..kube.labels import MANAGER, is_managed, is_of
+from ..kube.objects import Key, key_of
 from .existing import Existing, read_existing, shared
 from .gaps import attempt
 from .observe import sources_of

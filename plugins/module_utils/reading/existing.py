@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from ..autoscaling.manifests import METRIC_LABEL, Manifest, RecordedQueries, autoscaler_of, backend_behind
 from ..autoscaling.scaled_object import hpa_of
 from ..autoscaling.spec import KEDA, Autoscaler
-from ..chain.objects import Key, key_of
 from ..cluster.errors import ApiError
 from ..cluster.kube import HPAS, RULES, SCALED_OBJECTS, KubeClient
 from ..cluster.listing import list_in, list_in_reach
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import INVENTORY, MANAGED_BY, MANAGER, inventory_of, is_managed, namespace_of
+from ..kube.labels import INVENTORY, MANAGED_BY, MANAGER, inventory_of, is_managed, namespace_of
+from ..kube.objects import Key, key_of
 from .gaps import reason
 
 

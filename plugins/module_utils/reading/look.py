@@ -10,13 +10,10 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from ..autoscaling.capacity import gpus_per_pod
 from ..autoscaling.manifests import Manifest, RecordedQueries, autoscaler_of
 from ..autoscaling.spec import Autoscaler
 from ..chain.controllers import CONTROLLERS, REJECTED, RESCALED
-from ..chain.objects import Key, is_ready, key_of, pod_spec
 from ..chain.scaled_objects import failure_of, is_about_gpus, served_for
-from ..chain.signs import ABOUT_GPUS
 from ..chain.state.agents import Agents
 from ..chain.state.api import ApiState
 from ..chain.state.autoscaler import AutoscalerState
@@ -41,7 +38,10 @@ from ..cluster.metrics_api import EXTERNAL_METRICS, GROUPS, group_of
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import is_managed
+from ..kube.capacity import gpus_per_pod
+from ..kube.known_components import ABOUT_GPUS
+from ..kube.labels import is_managed
+from ..kube.objects import Key, is_ready, key_of, pod_spec
 from ..proof.record import NAME, NAMESPACE, Entry, record_of
 from .apis import read_api, service_of
 from .gaps import attempt

@@ -14,8 +14,6 @@ from ..autoscaling.metrics import Metric
 from ..autoscaling.promql import DCGM_EXPORTER, one_of
 from ..autoscaling.spec import PODS as PODS_METRIC
 from ..autoscaling.spec import WORKLOAD_LABELS, Autoscaler, MetricTarget
-from ..chain.objects import Key, is_ready
-from ..chain.selectors import format_selector
 from ..chain.state.autoscaler import AutoscalerState
 from ..chain.state.metric import MetricState
 from ..cluster.errors import ApiError, QueryError
@@ -25,6 +23,8 @@ from ..cluster.metrics_api import CUSTOM_METRICS, MetricsApi, MetricValue, group
 from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient, Series, merged_series
 from ..errors import HopError
+from ..kube.label_selectors import format_selector
+from ..kube.objects import Key, is_ready
 from .demands import read_demands
 from .pods import AUTOSCALERS_ASKED_ALONE, read_pods
 from .rejections import read_rejections

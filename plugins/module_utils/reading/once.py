@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..autoscaling.manifests import Manifest
-from ..chain.objects import labels_of
-from ..chain.selectors import labels_match, parse_selector
 from ..cluster.errors import ApiError
 from ..cluster.kube import KubeClient, Resource
+from ..kube.label_selectors import labels_match, parse_selector
+from ..kube.objects import labels_of
 
 
 class ReadOnce(KubeClient):

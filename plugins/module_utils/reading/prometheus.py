@@ -12,12 +12,12 @@ from ..autoscaling.dcgm_fields import any_of, either, in_1x, in_todays
 from ..autoscaling.keda_rules import POD_STATES
 from ..autoscaling.metrics import MOST_OF_A_RATIO, MOST_OF_PROCESSES
 from ..autoscaling.spec import KEDA, PODS, Autoscaler
-from ..chain.objects import Manifest
 from ..chain.rule_texts import labels_joined
 from ..chain.state.prometheus import PrometheusState, ReplicaState, Row
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient
+from ..kube.objects import Manifest
 from .gaps import Gaps, attempt, message_of
 from .observe import sources_of
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 
 from ..autoscaling.promql import MODEL_SERVER, one_of
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import Key
 from ..chain.rejections import Rejections
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.prometheus import PrometheusClient
+from ..kube.objects import Key
 
 _WINDOW = "5m"
 _REJECTED, _COMPLETED = "vllm:admission_rejections_total", "vllm:request_success_total"

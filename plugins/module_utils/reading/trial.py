@@ -11,9 +11,9 @@ from ..autoscaling.inputs import INPUTS, with_selectors
 from ..autoscaling.manifests import metrics_of
 from ..autoscaling.metrics import Metric
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import Key
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.prometheus import PrometheusClient, Series
+from ..kube.objects import Key
 
 _INPUT = "kubegpu_input"
 # Labels of the targets that report an input.

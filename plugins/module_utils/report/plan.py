@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from ..chain.objects import clock
+from ..kube.objects import clock
 from .elements import element, figures_table
 from .page import page
 from .plot import (

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from ..chain.objects import unix
+from ..kube.objects import unix
 from .words import Report, clean
 
 # Labels of a row, and its value.

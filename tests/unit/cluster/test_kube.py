@@ -15,7 +15,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube imp
     Resource,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import labels as labels_of
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import labels as labels_of
 from fake_cluster import FakeTransport, Request, refusal
 
 CHAT = "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.diagnosis.check import Check
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
 from collection import ROOT
 
 HOST = Host("gpu1", "Debian 12", "6.1.0-40-amd64", "x86_64", release="bookworm")

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from ...autoscaling.capacity import gpus_of, may_run_on, nodes_are_added, replicas_that_fit
 from ...autoscaling.manifests import metric_names, query_in, recordings_of, resources_of, shared_profiles
 from ...autoscaling.spec import OBJECT
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
-from ...marks import hand_over, is_managed, is_of, maker
-from ..objects import labels_of
+from ...kube.capacity import gpus_of, may_run_on, nodes_are_added, replicas_that_fit
+from ...kube.labels import hand_over, is_managed, is_of, maker
+from ...kube.objects import labels_of
 from ..prometheus_objects import why_not_selected
 from ..state.cluster import State
 from ..texts import labels_text

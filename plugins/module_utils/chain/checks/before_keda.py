@@ -13,8 +13,8 @@ from ...autoscaling.spec import Autoscaler
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
-from ...marks import is_managed, is_of, maker
-from ..objects import Manifest, owners
+from ...kube.labels import is_managed, is_of, maker
+from ...kube.objects import Manifest, owners
 from ..state.cluster import State
 
 # HPAConfigurableTolerance is enabled by default from this version on.

@@ -10,7 +10,7 @@ from ...autoscaling.spec import Autoscaler
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...formats.feature_gates import SCALE_TO_ZERO, SCALES_TO_ZERO_MINOR
 from ...hops import Hop
-from ..objects import condition
+from ...kube.objects import condition
 from ..state.cluster import State
 
 # A total below this share of its target is noise rather than load.

@@ -8,15 +8,9 @@ from collections.abc import Iterator
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
+from ...kube.known_components import EXPORTER
+from ...kube.objects import Key, Manifest, containers_of, name_of, youngest
 from ..exporter_options import collect_interval_s, repeats_values
-from ..objects import (
-    Key,
-    Manifest,
-    containers_of,
-    name_of,
-    youngest,
-)
-from ..signs import EXPORTER
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..texts import first_and_rest

@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...autoscaling.quantity import parse_quantity
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
+from ...kube.objects import condition, key_of, name_of, owners, youngest
+from ...kube.quantity import parse_quantity
 from ..controllers import CONTROLLER_MANAGER, SILENT_S, silence_s
-from ..objects import condition, key_of, name_of, owners, youngest
 from ..scaled_objects import ANNOTATION, is_set
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State

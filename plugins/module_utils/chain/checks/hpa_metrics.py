@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...autoscaling.dcgm_fields import in_todays, is_field
-from ...autoscaling.quantity import parse_quantity
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...hops import Hop
+from ...kube.objects import Manifest
+from ...kube.quantity import parse_quantity
+from ...kube.rollouts import STABLE
 from ..adapter_config import name_given
 from ..exporter_options import repeats_values
-from ..objects import Manifest
-from ..rollouts import STABLE
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..state.metric import MetricState

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
-from ..objects import Manifest, condition, key_of, last_seen, name_of, trouble, unix, youngest
+from ...kube.objects import Manifest, condition, key_of, last_seen, name_of, trouble, unix, youngest
 from ..scaled_objects import OPERATOR, addresses_of, failure_of, is_falling_back, pause_of, queries_of
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State

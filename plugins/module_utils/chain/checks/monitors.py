@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from ...autoscaling.promql import MODEL_SERVER
 from ...diagnosis.check import ALL, CheckResult, Evidence, FindingType, check
 from ...hops import Hop
+from ...kube.label_selectors import labels_match
+from ...kube.objects import Manifest, containers_of, labels_of, name_of, youngest
 from ..controllers import rejection
 from ..daemon_sets import place_of
-from ..objects import Manifest, containers_of, labels_of, name_of, youngest
 from ..prometheus_objects import why_not_selected
-from ..selectors import labels_match
 from ..state.cluster import State
 from ..texts import labels_text, names_of, pod_names, selector_text
 

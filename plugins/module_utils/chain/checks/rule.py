@@ -17,9 +17,9 @@ from ...autoscaling.manifests import recordings_of
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
+from ...kube.objects import Manifest, labels_of, name_of, seconds, youngest
 from ..controllers import rejection
 from ..daemon_sets import place_of
-from ..objects import Manifest, labels_of, name_of, seconds, youngest
 from ..prometheus_objects import why_not_selected
 from ..rule_texts import NODE_LABELS, RATE, WINDOW, joins_pod_alone, labels_joined, labels_read
 from ..state.autoscaler import AutoscalerState

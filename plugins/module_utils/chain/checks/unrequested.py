@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
-from ..objects import name_of
+from ...kube.objects import name_of
 from ..state.cluster import State
 from ..texts import first_and_rest
 from ..unrequested import VARIABLE, takes_gpus

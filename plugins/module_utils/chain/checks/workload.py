@@ -6,22 +6,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from ...autoscaling.capacity import nodes_are_added, pods_within, replicas_that_fit
-from ...autoscaling.claims import limits_of
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...hops import Hop
+from ...kube.capacity import nodes_are_added, pods_within, replicas_that_fit
+from ...kube.objects import Manifest, clock, condition, key_of, made_s, name_of, owners, unix, youngest
+from ...kube.resource_claims import limits_of
 from ..controllers import undone_rescales
-from ..objects import (
-    Manifest,
-    clock,
-    condition,
-    key_of,
-    made_s,
-    name_of,
-    owners,
-    unix,
-    youngest,
-)
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..state.nodes import lost_gpus

@@ -8,19 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...hops import Hop
+from ...kube.objects import Manifest, condition, got_on_s, is_ready, last_seen, made_s, name_of, trouble, unix, youngest
 from ..controllers import SCHEDULER, SILENT_S, silence_s
-from ..objects import (
-    Manifest,
-    condition,
-    got_on_s,
-    is_ready,
-    last_seen,
-    made_s,
-    name_of,
-    trouble,
-    unix,
-    youngest,
-)
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..texts import condition_text

@@ -8,11 +8,11 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ...autoscaling.claims import Devices, Needs, devices_of, needs_of, pods_on, whole_gpus
 from ...autoscaling.manifests import recordings_of
 from ...diagnosis.check import ALL
-from ..objects import Key, Manifest, key_of, youngest
-from ..signs import gives_gpus_by_dra
+from ...kube.known_components import gives_gpus_by_dra
+from ...kube.objects import Key, Manifest, key_of, youngest
+from ...kube.resource_claims import Devices, Needs, devices_of, needs_of, pods_on, whole_gpus
 from .agents import Agents
 from .api import ApiState
 from .autoscaler import AutoscalerState
