@@ -6,7 +6,6 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.rule_options import (
     rule_options,
     url_without_login,
@@ -22,6 +21,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.prop
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError, first_of_all
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import DEFAULT_INVENTORY
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Manifest
 
 
 def gpu_autoscaler_manifests(

@@ -134,7 +134,6 @@ duration_s:
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.identity import (
     Cluster,
     Server,
@@ -148,6 +147,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.identity
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError, first_of_all
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import Hop
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Manifest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 ARGUMENTS: dict[str, Any] = {

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..autoscaling.controller import Behavior
 from ..autoscaling.explanation import RecordedDecisions
-from ..autoscaling.manifests import Manifest, as_decided
+from ..autoscaling.manifests import as_decided
 from ..autoscaling.plan import TODAY, Subject, overload_of, plan
 from ..autoscaling.pod_names import are_cut
 from ..autoscaling.replay import Form, PlannedMetric, Setting, Trace
@@ -21,7 +21,7 @@ from ..cluster.kube import KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
 from ..kube.capacity import gpus_per_pod
-from ..kube.objects import Key, pod_spec
+from ..kube.objects import Key, Manifest, pod_spec
 from ..reading.existing import read_autoscalers
 from ..reading.intervals import sync_period
 from ..reading.prometheus_replicas import fullest, read_replicas

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
 
-from ..autoscaling.manifests import Manifest, RuleOptions
+from ..autoscaling.manifests import RuleOptions
 from ..autoscaling.reaction_budget import ReactionBudget
 from ..autoscaling.spec import Autoscaler, read_specs
 from ..chain.state.autoscaler import AutoscalerState
@@ -18,7 +18,7 @@ from ..cluster.kube import DEPLOYMENTS, HPAS, PODS, KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError
 from ..hops import Hop
-from ..kube.objects import condition, is_ready, trouble
+from ..kube.objects import Manifest, condition, is_ready, trouble
 from ..proof import manifests
 from ..proof.decision import pods_value, wanted_replicas
 from ..proof.nodes import GpuNode

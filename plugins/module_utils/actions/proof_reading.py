@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..autoscaling.manifests import Manifest
 from ..cluster.errors import ApiError
 from ..cluster.kube import (
     CONFIG_MAPS,
@@ -22,7 +21,7 @@ from ..cluster.kube import (
     Resource,
 )
 from ..kube.label_selectors import labels_match
-from ..kube.objects import labels_of
+from ..kube.objects import Manifest, labels_of
 from ..kube.resource_claims import devices_of, whole_gpus
 from ..proof import basis
 from ..proof.nodes import GpuNode, Server, gpu_nodes

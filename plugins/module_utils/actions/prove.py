@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
-from ..autoscaling.manifests import Manifest, RuleOptions, prometheus_rules
+from ..autoscaling.manifests import RuleOptions, prometheus_rules
 from ..autoscaling.spec import read_specs
 from ..chain.waiting_pods import Awaited, report
 from ..cluster.errors import ApiError
@@ -24,7 +24,7 @@ from ..errors import HopError, enumeration
 from ..formats.times import timestamp
 from ..hops import Hop
 from ..kube.labels import PART_OF, inventory_of, is_managed, is_of, labels, maker
-from ..kube.objects import condition, is_ready, labels_of, statuses
+from ..kube.objects import Manifest, condition, is_ready, labels_of, statuses
 from ..proof import manifests
 from ..proof.basis import ClusterParts
 from ..proof.cuda import CudaRun, cuda_errors, missing_gpus, read, together, unfinished_fabric, unrequested_gpus

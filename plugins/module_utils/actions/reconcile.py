@@ -15,14 +15,14 @@ from ..autoscaling.backends import (
     unused_rules,
 )
 from ..autoscaling.behaviors import describe_behaviors
-from ..autoscaling.manifests import AUTOSCALER_ANNOTATION, Manifest, RuleOptions, is_shared, selectors_of
+from ..autoscaling.manifests import RuleOptions, is_shared, selectors_of
 from ..autoscaling.spec import Autoscaler, read_keys
 from ..cluster.kube import HPAS, SCALED_OBJECTS, KubeClient
 from ..cluster.prometheus import PrometheusClient
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from ..kube.labels import is_managed, is_of, maker
-from ..kube.objects import Key, key_of, owners
+from ..kube.labels import AUTOSCALER_ANNOTATION, is_managed, is_of, maker
+from ..kube.objects import Key, Manifest, key_of, owners
 from ..reading.before import Before
 from ..reading.existing import (
     Existing,

@@ -9,11 +9,12 @@ from dataclasses import replace
 
 from ..autoscaling.backends import inputs_read
 from ..autoscaling.inputs import INPUTS, Labels, select
-from ..autoscaling.manifests import Manifest, RuleOptions, selectors_of, shared_profiles
+from ..autoscaling.manifests import RuleOptions, selectors_of, shared_profiles
 from ..autoscaling.spec import Autoscaler
 from ..errors import HopError, enumeration
 from ..hops import Hop
 from ..kube.labels import is_of
+from ..kube.objects import Manifest
 
 Candidates = Mapping[str, Sequence[Mapping[str, str]]]
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from ..autoscaling.manifests import Manifest
 from ..errors import HopError
 from ..formats.x509 import digests
 from ..kube.labels import MANAGED_BY, MANAGER
+from ..kube.objects import Manifest
 from .errors import ApiError
 from .kube import CONFIG_MAPS, NAMESPACES, NODES, KubeClient
 

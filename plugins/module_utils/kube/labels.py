@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Labels of this collection's objects."""
+"""Labels and annotations of this collection's objects: their names, and to which inventory an object belongs."""
 
 from __future__ import annotations
 
@@ -19,6 +19,18 @@ INVENTORY = "kubegpu.autoscale/inventory"
 NAMESPACE = "kubegpu.autoscale/namespace"
 # Begins the annotations of nodes that a run takes out of service, until it returns them.
 CORDONED = "kubegpu.autoscale/cordoned-for-"
+# On the objects of an autoscaler: its profile.
+METRIC_LABEL = "kubegpu.autoscale/metric"
+# Annotation on the rule of one workload: its autoscaler.
+AUTOSCALER_ANNOTATION = "kubegpu.autoscale/autoscaler"
+# Annotation on a rule: labels of the scrape targets that it uses, by input.
+SELECTORS_ANNOTATION = "kubegpu.autoscale/selectors"
+# Annotation on KEDA's HPAs: target values and tolerances that the recording rules apply instead of the HPA.
+DECISION_ANNOTATION = "kubegpu.autoscale/decision"
+# Annotation on an HPA: the dead time of its scaling rules. Without it, the dead time is measured again.
+DEAD_TIME_ANNOTATION = "kubegpu.autoscale/dead-time-seconds"
+# On a DaemonSet that pulls images ahead: their workload.
+IMAGES_OF_LABEL = "kubegpu.autoscale/images-of"
 
 # The ID without an inventory.
 DEFAULT_INVENTORY = "default"

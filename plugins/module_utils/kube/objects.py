@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
+# An object, or a part of one. It is read; a builder annotates its own dict.
 Manifest = Mapping[str, Any]
+HPA_VERSION = "autoscaling/v2"
 # Namespace and name.
 Key = tuple[str, str]
 

@@ -14,9 +14,9 @@ from decimal import Decimal
 from typing import Any
 
 from .capacity import PodSpec, gpus_per_pod, tolerates
+from .objects import Manifest
 from .quantity import exact_quantity
 
-Manifest = Mapping[str, Any]
 # The DRA driver of NVIDIA's GPUs, and the type of its devices that are whole GPUs.
 GPU_DRIVER, _WHOLE = "gpu.nvidia.com", "gpu"
 _NVIDIA = "nvidia.com"

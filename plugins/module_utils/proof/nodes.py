@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..autoscaling.manifests import Manifest
 from ..chain.state.nodes import gpu_nodes as nodes_with_gpus
 from ..kube.capacity import gpus_of, gpus_per_pod
-from ..kube.objects import condition, is_ready, labels_of, name_of
+from ..kube.objects import Manifest, condition, is_ready, labels_of, name_of
 from ..kube.quantity import parse_quantity
 from ..server.fabric import COMPLETED
 from ..server.gpu_node import OURS

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from ..autoscaling.manifests import Manifest
 from ..chain.adapter_config import adapter_config, config_map_of
 from ..chain.metrics_owner import Owner
 from ..chain.state.api import AdapterConfig, ApiState
@@ -15,7 +14,7 @@ from ..cluster.kube import CONFIG_MAPS, DEPLOYMENTS
 from ..cluster.metrics_api import MetricsApi
 from ..formats.yaml import from_yaml
 from ..kube.label_selectors import labels_match
-from ..kube.objects import Key
+from ..kube.objects import Key, Manifest
 from .gaps import attempt, message_of
 from .prometheus_replicas import pods_of_service
 from .reader import Reader

@@ -8,7 +8,7 @@ from copy import copy
 from functools import cached_property
 
 from ..autoscaling.backends import all_rules, needs_scaled_object
-from ..autoscaling.manifests import Manifest, RuleOptions, horizontal_pod_autoscaler, resources_of
+from ..autoscaling.manifests import RuleOptions, horizontal_pod_autoscaler, resources_of
 from ..autoscaling.spec import Autoscaler, MetricTarget
 from ..autoscaling.zero import controller_gap
 from ..chain.metrics_owner import Owner
@@ -34,7 +34,7 @@ from ..cluster.ownership import is_up_to_date, other_managers
 from ..cluster.prometheus import PrometheusClient
 from ..kube.capacity import gpus_of
 from ..kube.labels import MANAGER, is_managed, is_of
-from ..kube.objects import Key, key_of
+from ..kube.objects import Key, Manifest, key_of
 from .existing import Existing, read_existing, shared
 from .gaps import attempt
 from .observe import sources_of
@@ -136,8 +136,8 @@ class Before(Reader):
         wanted = [one for one in self._autoscalers if not one.min_replicas and not needs_scaled_object(one)]
         if not wanted:
             return ""
-        probe = horizontal_pod_autoscaler(wanted[0])
-        probe["metadata"] = {"namespace": wanted[0].namespace, "generateName": "kubegpu-zero-"}
+        metadata = {"namespace": wanted[0].namespace, "generateName": "kubegpu-zero-"}
+        probe = {**horizontal_pod_autoscaler(wanted[0]), "metadata": metadata}
         if rejection := self.take("zero", lambda: self._why_not_created(probe), ""):
             return f"the API server rejects it: {rejection}"
         pods = attempt(

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..autoscaling.manifests import Manifest
 from ..cluster.kube import APISERVICES, DEPLOYMENTS, RULES, RUNTIME_CLASSES, SECRETS, STATEFUL_SETS, KubeClient
 from ..cluster.parallel import in_parallel
 from ..components.find import METRICS_APIS, Objects
 from ..kube.labels import INVENTORY, RELEASE
-from ..kube.objects import name_of
+from ..kube.objects import Manifest, name_of
 from .gaps import attempt
 from .reader import Listed, Reader
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ..autoscaling.manifests import METRIC_LABEL, Manifest, RecordedQueries, autoscaler_of, backend_behind
+from ..autoscaling.manifests import RecordedQueries, autoscaler_of, backend_behind
 from ..autoscaling.scaled_object import hpa_of
 from ..autoscaling.spec import KEDA, Autoscaler
 from ..cluster.errors import ApiError
@@ -15,8 +15,8 @@ from ..cluster.kube import HPAS, RULES, SCALED_OBJECTS, KubeClient
 from ..cluster.listing import list_in, list_in_reach
 from ..errors import HopError
 from ..hops import Hop
-from ..kube.labels import INVENTORY, MANAGED_BY, MANAGER, inventory_of, is_managed, namespace_of
-from ..kube.objects import Key, key_of
+from ..kube.labels import INVENTORY, MANAGED_BY, MANAGER, METRIC_LABEL, inventory_of, is_managed, namespace_of
+from ..kube.objects import Key, Manifest, key_of
 from .gaps import reason
 
 

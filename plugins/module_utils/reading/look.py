@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from ..autoscaling.manifests import Manifest, RecordedQueries, autoscaler_of
+from ..autoscaling.manifests import RecordedQueries, autoscaler_of
 from ..autoscaling.spec import Autoscaler
 from ..chain.controllers import CONTROLLERS, REJECTED, RESCALED
 from ..chain.scaled_objects import failure_of, is_about_gpus, served_for
@@ -41,7 +41,7 @@ from ..hops import Hop
 from ..kube.capacity import gpus_per_pod
 from ..kube.known_components import ABOUT_GPUS
 from ..kube.labels import is_managed
-from ..kube.objects import Key, is_ready, key_of, pod_spec
+from ..kube.objects import Key, Manifest, is_ready, key_of, pod_spec
 from ..proof.record import NAME, NAMESPACE, Entry, record_of
 from .apis import read_api, service_of
 from .gaps import attempt

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ..autoscaling.dcgm_fields import in_todays, is_field
-from ..autoscaling.manifests import Manifest, backend_behind, horizontal_pod_autoscaler
+from ..autoscaling.manifests import backend_behind, horizontal_pod_autoscaler
 from ..autoscaling.metrics import Metric
 from ..autoscaling.promql import DCGM_EXPORTER, one_of
 from ..autoscaling.spec import PODS as PODS_METRIC
@@ -24,7 +24,7 @@ from ..cluster.parallel import in_parallel
 from ..cluster.prometheus import PrometheusClient, Series, merged_series
 from ..errors import HopError
 from ..kube.label_selectors import format_selector
-from ..kube.objects import Key, is_ready
+from ..kube.objects import Key, Manifest, is_ready
 from .demands import read_demands
 from .pods import AUTOSCALERS_ASKED_ALONE, read_pods
 from .rejections import read_rejections

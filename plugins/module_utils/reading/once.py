@@ -4,11 +4,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..autoscaling.manifests import Manifest
 from ..cluster.errors import ApiError
 from ..cluster.kube import KubeClient, Resource
 from ..kube.label_selectors import labels_match, parse_selector
-from ..kube.objects import labels_of
+from ..kube.objects import Manifest, labels_of
 
 
 class ReadOnce(KubeClient):

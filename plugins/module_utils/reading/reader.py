@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
-from ..autoscaling.manifests import Manifest
 from ..cluster.errors import ApiError
 from ..cluster.kube import (
     APISERVICES,
@@ -28,6 +27,7 @@ from ..cluster.kube import (
 )
 from ..cluster.listing import list_in_reach
 from ..cluster.parallel import in_parallel
+from ..kube.objects import Manifest
 from .gaps import Gaps
 from .once import ReadOnce
 

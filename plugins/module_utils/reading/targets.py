@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import Autoscaler
 from ..cluster.errors import ApiError
 from ..cluster.kube import KubeClient, Resource
@@ -14,7 +13,7 @@ from ..cluster.listing import list_in
 from ..cluster.parallel import in_parallel
 from ..errors import HopError
 from ..kube.label_selectors import Selector, parse_selector
-from ..kube.objects import Key
+from ..kube.objects import Key, Manifest
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,7 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import narrow_rules, reconcile, remove
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
-    SELECTORS_ANNOTATION,
-    Manifest,
-    RuleOptions,
-    autoscaler_of,
-)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions, autoscaler_of
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.before import one_query_each
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import State
@@ -27,6 +22,8 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors i
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import SELECTORS_ANNOTATION
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Manifest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.before import Before
 from fake_cluster import FakeTransport, refusal
 
