@@ -15,7 +15,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec
     Autoscaler,
     read_specs,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.before import one_name_each, one_query_each
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.preflight import (
+    one_name_each,
+    one_query_each,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import State
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.proposal import Proposal
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError, first_of_all

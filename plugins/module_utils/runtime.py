@@ -20,7 +20,7 @@ from .cluster.errors import ApiError, QueryError
 from .cluster.http_getter import HttpGetter, has_credential, is_readable_by_others
 from .cluster.kube import KubeClient
 from .cluster.kubeconfig import check_kubeconfig
-from .cluster.prometheus import PrometheusClient
+from .cluster.prometheus_client import PrometheusClient
 from .cluster.rights import refused
 from .cluster.transport import connect
 from .errors import HopError, first_of_all

@@ -10,7 +10,7 @@ from ..autoscaling.scaling import dead_time_s
 from ..autoscaling.spec import Autoscaler
 from ..cluster.errors import ApiError
 from ..cluster.kube import KubeClient
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
 from ..hops import Hop
 from ..kube.labels import is_managed
 from ..kube.objects import Key, Manifest, labels_of, made_s, scaled_pod_spec, start_s

@@ -13,16 +13,16 @@ from typing import Any
 from ..autoscaling.controller import Behavior
 from ..autoscaling.explanation import RecordedDecisions
 from ..autoscaling.manifests import as_decided
-from ..autoscaling.plan import TODAY, Subject, overload_of, plan
 from ..autoscaling.pod_names import are_cut
 from ..autoscaling.replay import Form, PlannedMetric, Setting, Trace
+from ..autoscaling.replay_plan import TODAY, Subject, overload_of, plan
 from ..autoscaling.spec import PODS, SMALLEST_TARGET, Autoscaler, MetricTarget
 from ..cluster.kube import KubeClient
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError
 from ..kube.capacity import gpus_per_pod
 from ..kube.objects import Key, Manifest, pod_spec
-from ..reading.existing import read_autoscalers
+from ..reading.existing_autoscalers import read_autoscalers
 from ..reading.intervals import sync_period
 from ..reading.prometheus_replicas import fullest, read_replicas
 from ..reading.targets import TargetState, read_targets

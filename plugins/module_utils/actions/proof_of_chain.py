@@ -15,7 +15,7 @@ from ..autoscaling.spec import Autoscaler, read_specs
 from ..chain.state.autoscaler import AutoscalerState
 from ..cluster.errors import ApiError
 from ..cluster.kube import DEPLOYMENTS, HPAS, PODS, KubeClient
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError
 from ..hops import Hop
 from ..kube.objects import Manifest, condition, is_ready, trouble
@@ -23,7 +23,7 @@ from ..proof import manifests
 from ..proof.decision import pods_value, wanted_replicas
 from ..proof.nodes import GpuNode
 from ..reading.intervals import Intervals
-from ..reading.observe import Observer
+from ..reading.metric_values import Observer
 from ..reading.prometheus_replicas import read_replicas
 from .reconcile import reconcile
 from .verify import first_errors

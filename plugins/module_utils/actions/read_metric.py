@@ -214,7 +214,7 @@ def _first_error(api: ApiState, asking: AutoscalerState, read: AbstractSet[str])
 
 
 def _not_scalable(target: Target) -> HopError:
-    from ..chain.checks.before import WORKLOAD_NOT_SCALABLE
+    from ..chain.checks.preflight import WORKLOAD_NOT_SCALABLE
     from ..diagnosis.check import CheckResult
 
     seen = f"the cluster has no kind {target.kind} with a scale subresource in {target.api_version}"

@@ -9,8 +9,8 @@ from typing import Protocol
 from ..kube.labels import AUTOSCALER_ANNOTATION, namespace_of
 from ..kube.objects import Manifest
 from . import scaled_object
+from .backend_limits import refuse
 from .inputs import INPUTS
-from .limits import refuse
 from .manifests import (
     SCALED_OBJECT,
     RuleOptions,

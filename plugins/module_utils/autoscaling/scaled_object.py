@@ -14,9 +14,9 @@ from ..errors import HopError
 from ..hops import Hop
 from ..kube.labels import AUTOSCALER_ANNOTATION, DEAD_TIME_ANNOTATION, DECISION_ANNOTATION
 from ..kube.objects import HPA_VERSION, Manifest
+from .backend_limits import refuse
 from .keda_rules import WORKLOAD_TYPES, Decisions
 from .kube_names import LONGEST_LABEL
-from .limits import refuse
 from .manifests import (
     SCALED_OBJECT,
     SCALED_OBJECT_LABEL,

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from ..autoscaling.spec import ADAPTER, EXTERNAL, KEDA, OBJECT, PODS, Autoscaler, MetricTarget
 from ..kube.quantity import parse_quantity
 from .errors import ApiError
-from .prometheus import RawGetter
+from .prometheus_client import RawGetter
 
 CUSTOM_METRICS = "custom.metrics.k8s.io"
 EXTERNAL_METRICS = "external.metrics.k8s.io"

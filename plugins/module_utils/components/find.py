@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..chain.unrequested import depends_on_variable, is_rolled_out
 from ..kube.capacity import gpus_of
 from ..kube.known_components import (
     EXPORTER,
@@ -23,6 +22,7 @@ from ..kube.known_components import (
 from ..kube.label_selectors import labels_match, labels_that_match
 from ..kube.labels import DEFAULT_INVENTORY, RELEASE, inventory_of, is_managed
 from ..kube.objects import Manifest, containers_of, flag, key_of, labels_of, name_of, owners, seconds
+from ..kube.visible_devices import depends_on_variable, is_rolled_out
 
 CUSTOM, EXTERNAL, RESOURCE = "custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"
 METRICS_APIS = {CUSTOM: "v1beta1", EXTERNAL: "v1beta1", RESOURCE: "v1beta1"}

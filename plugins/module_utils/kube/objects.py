@@ -18,6 +18,9 @@ Key = tuple[str, str]
 # Exit codes of a process that was stopped: SIGKILL and SIGTERM.
 KILLED = (137, 143)
 
+# The kubelet's reasons to reject a pod that was scheduled to its node: no devices are left for it, or any of them.
+NO_DEVICES_LEFT = re.compile(r"UnexpectedAdmissionError|OutOf.+|TopologyAffinityError")
+POD_REJECTED = re.compile(rf"{NO_DEVICES_LEFT.pattern}|NodeAffinity")
 _EVENT_TIMES = ("lastTimestamp", "eventTime", "firstTimestamp")
 _NVML = re.compile(r"nvml|libnvidia-ml|no NVIDIA GPU|could not load|driver/library version mismatch", re.IGNORECASE)
 

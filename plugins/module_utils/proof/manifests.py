@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..autoscaling.spec import ADAPTER
-from ..chain.unrequested import VARIABLE
 from ..kube.labels import marked
 from ..kube.objects import Manifest
+from ..kube.visible_devices import VARIABLE
 from .nodes import WHOLE, GpuNode
 
 PART = "proof"

@@ -15,7 +15,7 @@ from ..autoscaling.spec import MetricTarget
 from ..chain.exporter_options import given_collect_interval_s
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import DAEMON_SETS, PODS, KubeClient
-from ..cluster.prometheus import PrometheusClient, Series
+from ..cluster.prometheus_client import PrometheusClient, Series
 from ..kube.known_components import EXPORTER
 from ..kube.objects import seconds
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import PODS, SERVICES, KubeClient
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
 from ..kube.label_selectors import format_selector, labels_match
 from ..kube.objects import Manifest, containers_of, is_ready, labels_of
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..autoscaling.promql import one_of
 from ..autoscaling.spec import Autoscaler
 from ..cluster.errors import ApiError, QueryError
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
 from ..kube.objects import Key
 
 _WINDOW_S, _STEP_S = 300, 15

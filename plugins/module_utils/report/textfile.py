@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from ..kube.objects import unix
-from .words import Report, clean
+from .doctor_texts import Report, clean
 
 # Labels of a row, and its value.
 Row = tuple[Mapping[str, str], float]

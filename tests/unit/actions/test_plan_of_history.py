@@ -29,7 +29,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scal
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import QueryError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import Series
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import Series
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Key, Manifest
 from fake_cluster import FakeTransport, refusal

@@ -13,11 +13,11 @@ from ...errors import enumeration
 from ...hops import Hop
 from ...kube.objects import condition, key_of, name_of, owners, youngest
 from ...kube.quantity import parse_quantity
-from ..controllers import CONTROLLER_MANAGER, SILENT_S, silence_s
+from ..controller_reports import CONTROLLER_MANAGER, SILENT_S, silence_s
+from ..finding_texts import condition_text
 from ..scaled_objects import ANNOTATION, is_set
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
-from ..texts import condition_text
 from .workload import holders_of_targets, target_of
 
 _START_GRACE_S = 120

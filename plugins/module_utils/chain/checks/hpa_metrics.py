@@ -16,10 +16,10 @@ from ...kube.quantity import parse_quantity
 from ...kube.rollouts import STABLE
 from ..adapter_config import name_given
 from ..exporter_options import repeats_values
+from ..finding_texts import quote
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..state.metric import MetricState
-from ..texts import quote
 from .hpa import rules_of
 
 _START_GRACE_S = 120

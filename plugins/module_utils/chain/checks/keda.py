@@ -13,6 +13,7 @@ from ...errors import enumeration
 from ...hops import Hop
 from ...kube.known_components import ABOUT_GPUS
 from ...kube.objects import Manifest, condition, key_of, name_of, owners, youngest
+from ..finding_texts import condition_text, quote
 from ..scaled_objects import (
     ANNOTATION,
     FINALIZER,
@@ -27,9 +28,8 @@ from ..scaled_objects import (
     prometheus_triggers,
     served_for,
 )
+from ..service_endpoints import services_called, unserved
 from ..state.cluster import State
-from ..texts import condition_text, quote
-from ..unserved import services_called, unserved
 from .workload import target_of
 
 _START_GRACE_S = 120

@@ -11,11 +11,11 @@ from ...hops import Hop
 from ...kube.capacity import nodes_are_added, pods_within, replicas_that_fit
 from ...kube.objects import Manifest, clock, condition, key_of, made_s, name_of, owners, unix, youngest
 from ...kube.resource_claims import limits_of
-from ..controllers import undone_rescales
+from ..controller_reports import undone_rescales
+from ..finding_texts import condition_text
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..state.nodes import lost_gpus
-from ..texts import condition_text
 from .workload_pods import PLACES, is_paused, place_of_workload, progress_text
 
 # A pause can be a step of a release.

@@ -23,9 +23,9 @@ from ...kube.objects import (
     scaled_pod_spec,
 )
 from ...kube.rollouts import is_rollout, revisions
-from ..demand import DemandState
-from ..rejections import Rejections
+from .demand import DemandState
 from .metric import MetricState
+from .rejected_requests import Rejections
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from .clock import Clock
 from .nodes import gpu_nodes, is_up, offers_gpus, open_nodes
 from .prometheus import PrometheusState, Row
 from .proposal import Proposal
-from .servers import NoCluster, Server
+from .servers import ExaminedServer, NoCluster
 from .targets import exporter_targets, own_targets
 from .warnings import Warnings
 
@@ -92,7 +92,7 @@ class State:
     apis: Sequence[ApiState] = ()
     autoscalers: Sequence[AutoscalerState] = ()
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    servers: Sequence[Server] = ()
+    servers: Sequence[ExaminedServer] = ()
     no_cluster: NoCluster | None = None
     cuda_errors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unrequested: Mapping[str, str] = field(default_factory=dict)

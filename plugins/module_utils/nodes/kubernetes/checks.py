@@ -13,7 +13,7 @@ from ...formats.feature_gates import SCALE_TO_ZERO
 from ...hops import Hop
 from ..apt.versions import numbers
 from ..findings import seen_on
-from ..membership.control_planes import Server
+from ..membership.control_planes import ControlPlane
 from ..membership.etcd_members import majority_loss
 from . import paths as files
 from .decisions import OLDEST, Kubernetes
@@ -451,7 +451,7 @@ def no_namesake_leaves(node: Kubernetes) -> Iterator[CheckResult]:
     yield from _namesakes(node, [server for server in node.membership.members if server.addresses])
 
 
-def _namesakes(node: Kubernetes, servers: Iterable[Server]) -> Iterator[CheckResult]:
+def _namesakes(node: Kubernetes, servers: Iterable[ControlPlane]) -> Iterator[CheckResult]:
     for server, life in node.namesakes(servers):
         at = f"{life.address or 'an unknown address'}, not one of {', '.join(server.addresses) or '(none known)'}"
         seen = f"cannot continue: {server.host} has the name of node {server.node}, and {life.text} at {at}"

@@ -12,7 +12,7 @@ from typing import Any
 from ...formats.feature_gates import SCALES_TO_ZERO_MINOR
 from ..apt.sources import AptSet
 from ..apt.versions import numbers
-from ..membership.control_planes import Membership, Server
+from ..membership.control_planes import ControlPlane, Membership
 from ..membership.etcd_members import Member
 from ..membership.liveness import Known, Life
 from ..survey.host import Host
@@ -324,7 +324,7 @@ class Kubernetes:
         signs = {name: self.known.life(name) for name in self.membership.lost}
         return {name: sign for name, sign in signs.items() if sign}
 
-    def namesakes(self, servers: Iterable[Server]) -> Iterator[tuple[Server, Life]]:
+    def namesakes(self, servers: Iterable[ControlPlane]) -> Iterator[tuple[ControlPlane, Life]]:
         """Those under whose name another machine is alive, as clones of a server are."""
         for server in servers:
             sign = self.known.life(server.node, server.addresses)

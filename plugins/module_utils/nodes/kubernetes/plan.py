@@ -10,7 +10,7 @@ from typing import Any
 from ...formats.yaml import from_yaml
 from ...hops import Hop
 from ..findings import errors, findings, warnings
-from ..membership.control_planes import Membership, Server
+from ..membership.control_planes import ControlPlane, Membership
 from ..membership.etcd_members import members_of
 from ..membership.liveness import internal_address
 from ..survey.files import slurped
@@ -372,7 +372,7 @@ def _names(given: Iterable[str]) -> tuple[str, ...]:
 
 
 def _membership(run: Mapping[str, Any], lost: tuple[str, ...]) -> Membership:
-    servers = (Server(**_tuples(server)) for server in run["servers"])
+    servers = (ControlPlane(**_tuples(server)) for server in run["servers"])
     return Membership(
         control_planes=tuple(run["control_planes"]),
         hosts=tuple(run["hosts"]),

@@ -9,7 +9,7 @@ from functools import cached_property
 
 
 @dataclass(frozen=True)
-class Server:
+class ControlPlane:
     """A control plane, as it has described itself.
 
     node:        the name of its node.
@@ -42,7 +42,7 @@ class Membership:
     control_planes: tuple[str, ...]
     hosts: tuple[str, ...]
     all_hosts: tuple[str, ...]
-    servers: Mapping[str, Server]
+    servers: Mapping[str, ControlPlane]
     elsewhere: Mapping[str, bool] = field(default_factory=dict)
     silent: tuple[str, ...] = ()
     nodes: Mapping[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Membership:
         )
 
     @property
-    def members(self) -> tuple[Server, ...]:
+    def members(self) -> tuple[ControlPlane, ...]:
         """Control planes of this run that are in the cluster."""
         return tuple(self.servers[name] for name in self.hosts if name in self.complete and name in self.servers)
 
@@ -92,7 +92,7 @@ class Membership:
         )
 
     @property
-    def incomplete(self) -> tuple[Server, ...]:
+    def incomplete(self) -> tuple[ControlPlane, ...]:
         """Control planes of this run that are not in the cluster."""
         return tuple(
             self.servers[name]
@@ -101,7 +101,7 @@ class Membership:
         )
 
     @property
-    def returned(self) -> tuple[Server, ...]:
+    def returned(self) -> tuple[ControlPlane, ...]:
         """Control planes that are bare again, in a cluster that may know their nodes."""
         return tuple(sorted(self.incomplete, key=lambda server: server.node)) if self.complete else ()
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ...diagnosis.check import ALL, CheckResult, FindingType, check
 from ...hops import Hop
 from ..findings import seen_on
-from .decisions import SUPPORTED, Server, Servers
+from .decisions import SUPPORTED, Servers, ServerSurvey
 
 SYSTEM_UNSUPPORTED = FindingType(
     "SERVER_SYSTEM_UNSUPPORTED",
@@ -22,7 +22,7 @@ SYSTEM_UNSUPPORTED = FindingType(
 
 
 @check("the system is supported", SYSTEM_UNSUPPORTED)
-def system_is_supported(server: Server) -> Iterator[CheckResult]:
+def system_is_supported(server: ServerSurvey) -> Iterator[CheckResult]:
     if not server.is_supported:
         supported = f"{', '.join(SUPPORTED[:-1])} and {SUPPORTED[-1]}"
         seen = f"runs {server.host.system}, which is not supported"
@@ -40,7 +40,7 @@ NOT_ROOT = FindingType(
 
 
 @check("tasks run as root", NOT_ROOT)
-def tasks_run_as_root(server: Server) -> Iterator[CheckResult]:
+def tasks_run_as_root(server: ServerSurvey) -> Iterator[CheckResult]:
     if server.uid != 0 and server.is_supported:
         yield seen_on(server.host, NOT_ROOT, f"is connected as {server.user}, not as root")
 
@@ -56,7 +56,7 @@ DISK_FULL = FindingType(
 
 
 @check("there is free disk space", DISK_FULL)
-def disk_has_room(server: Server) -> Iterator[CheckResult]:
+def disk_has_room(server: ServerSurvey) -> Iterator[CheckResult]:
     if server.full:
         rows = "; ".join(
             f"{server.free_gib[folder]} GiB for {folder}, wanted {server.wanted_gib[folder]}" for folder in server.full
@@ -76,7 +76,7 @@ CLOCK_WRONG = FindingType(
 
 
 @check("its clock agrees with the controller's", CLOCK_WRONG)
-def clock_agrees(server: Server) -> Iterator[CheckResult]:
+def clock_agrees(server: ServerSurvey) -> Iterator[CheckResult]:
     if server.clock_is_wrong:
         ahead = server.clock_ahead
         seen = f"has a clock that is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the controller's"
@@ -95,7 +95,7 @@ PORT_BLOCKED = FindingType(
 
 
 @check("it reaches the ports of other servers", PORT_BLOCKED)
-def ports_are_open(server: Server) -> Iterator[CheckResult]:
+def ports_are_open(server: ServerSurvey) -> Iterator[CheckResult]:
     if server.unreached:
         rows = ", ".join(f"{address} ({reason})" for address, reason in sorted(server.unreached.items()))
         yield seen_on(server.host, PORT_BLOCKED, f"does not reach {rows}")

@@ -19,7 +19,7 @@ API_SERVER, KUBELET, ETCD = 6443, 10250, (2379, 2380)
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerSurvey:
     """One server.
 
     user, uid:   user of the tasks.

@@ -12,7 +12,7 @@ from ..findings import errors, findings
 from ..survey.host import Host
 from .checks import SERVER as SERVER_CHECKS
 from .checks import SERVERS as SERVERS_CHECKS
-from .decisions import Address, Server, Servers
+from .decisions import Address, Servers, ServerSurvey
 
 _NAMES = {"type": "list", "elements": "str", "default": []}
 SERVER: dict[str, Any] = {
@@ -38,7 +38,7 @@ SERVERS: dict[str, Any] = {
 
 def server_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
     """`params` are as SERVER has them."""
-    server = Server(host, **params)
+    server = ServerSurvey(host, **params)
     found = {"hop": str(Hop.SERVER), "findings": findings(host, SERVER_CHECKS, server)}
     return _refusal(SERVER_CHECKS, server) | found | {"steps": {"examine": server.is_supported and server.uid == 0}}
 

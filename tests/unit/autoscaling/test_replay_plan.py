@@ -4,13 +4,6 @@ from dataclasses import replace
 from math import nan, sin
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.plan import (
-    TODAY,
-    Subject,
-    candidates,
-    overload_of,
-    plan,
-)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.recommendation import recommend
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.replay import (
     PlannedMetric,
@@ -18,6 +11,13 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.repl
     Setting,
     Trace,
     replay,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.replay_plan import (
+    TODAY,
+    Subject,
+    candidates,
+    overload_of,
+    plan,
 )
 
 GPU = PlannedMetric("gpu", "pods", 60, most=100)

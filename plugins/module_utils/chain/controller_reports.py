@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..kube.objects import Manifest, last_seen, name_of, unix
+from .finding_texts import condition_text
 from .state.autoscaler import AutoscalerState
 from .state.cluster import State
-from .texts import condition_text
 
 # Controllers of the control plane, by the names of their leases.
 CONTROLLERS = CONTROLLER_MANAGER, SCHEDULER = "kube-controller-manager", "kube-scheduler"

@@ -14,9 +14,9 @@ from ...hops import Hop
 from ...kube.capacity import gpus_of, may_run_on, nodes_are_added, replicas_that_fit
 from ...kube.labels import hand_over, is_managed, is_of, maker
 from ...kube.objects import labels_of
+from ..finding_texts import labels_text
 from ..prometheus_objects import why_not_selected
 from ..state.cluster import State
-from ..texts import labels_text
 
 SPEC_NAME_TWICE = FindingType(
     "SPEC_NAME_TWICE",

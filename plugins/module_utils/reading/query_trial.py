@@ -12,7 +12,7 @@ from ..autoscaling.manifests import metrics_of
 from ..autoscaling.metrics import Metric
 from ..autoscaling.spec import Autoscaler
 from ..cluster.errors import ApiError, QueryError
-from ..cluster.prometheus import PrometheusClient, Series
+from ..cluster.prometheus_client import PrometheusClient, Series
 from ..kube.objects import Key
 
 _INPUT = "kubegpu_input"

@@ -8,12 +8,12 @@ from ..cluster.kube import KubeClient
 from ..components.find import find_components
 from ..errors import HopError
 from ..hops import Hop
-from ..reading.components import Components
+from ..reading.component_reader import ComponentReader
 from .outcome import Outcome
 from .wait import Deadline, wait_until
 
 
-def look_around(connect: Callable[[], KubeClient], server: str, inventory: str, deadline: Deadline) -> Outcome:
+def survey_cluster(connect: Callable[[], KubeClient], server: str, inventory: str, deadline: Deadline) -> Outcome:
     """Detects the components of a cluster, as soon as it answers.
 
     connect: returns a client. server: address for messages. inventory: owner of the managed objects.
@@ -35,7 +35,7 @@ def look_around(connect: Callable[[], KubeClient], server: str, inventory: str, 
     if isinstance(kube, ApiError):
         fix = "kubectl get --raw /readyz, with the same kubeconfig"
         raise HopError(Hop.API_SERVER, seen=f"{server} did not answer in time: {kube}", fix=fix)
-    reader = Components(kube, inventory)
+    reader = ComponentReader(kube, inventory)
     return Outcome(
         result={
             "components": find_components(reader.objects()),

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.rejections import Rejections
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.rejected_requests import Rejections
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient, Series
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.rejections import read_rejections
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import (
+    PrometheusClient,
+    Series,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.rejected_requests import read_rejections
 
 
 class Counted(PrometheusClient):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import enumeration
-from .nodes import GpuNode, Server
+from .nodes import GpuNode, GpuServer
 from .record import VISIBLE, Entry, Record
 
 NEW = "new"
@@ -100,7 +100,7 @@ def may_count(node: GpuNode, entry: Entry) -> bool:
     """Whether an earlier proof has not been refuted: at most values that its server reports are unknown in this run."""
     if entry.error or node.is_claimed:
         return False
-    unread = Server(node.name).reported.keys() - node.versions.keys() if node.server is None else ()
+    unread = GpuServer(node.name).reported.keys() - node.versions.keys() if node.server is None else ()
     known = {name: value for name, value in entry.versions.items() if name not in unread}
     return not replace(entry, versions=known).changes(node.versions)
 

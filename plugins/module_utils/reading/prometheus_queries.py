@@ -12,14 +12,14 @@ from ..autoscaling.dcgm_fields import any_of, either, in_1x, in_todays
 from ..autoscaling.keda_rules import POD_STATES
 from ..autoscaling.metrics import MOST_OF_A_RATIO, MOST_OF_PROCESSES
 from ..autoscaling.spec import KEDA, PODS, Autoscaler
-from ..chain.rule_texts import labels_joined
+from ..chain.rule_queries import labels_joined
 from ..chain.state.prometheus import PrometheusState, ReplicaState, Row
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.parallel import in_parallel
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
 from ..kube.objects import Manifest
-from .gaps import Gaps, attempt, message_of
-from .observe import sources_of
+from .metric_values import sources_of
+from .unread_parts import UnreadParts, attempt, message_of
 
 _UTILISATION, _ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 _IDENTIFIED = f'{_UTILISATION}{{UUID!=""}}'
@@ -56,7 +56,7 @@ _QUERIES_OF_DECISIONS = {
 
 
 def ask_prometheus(
-    gaps: Gaps,
+    gaps: UnreadParts,
     client: PrometheusClient,
     replicas: Sequence[PrometheusClient],
     clock: float | Exception,
@@ -141,7 +141,7 @@ def _in_todays(labels: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def with_scrape_errors(
-    gaps: Gaps, client: PrometheusClient, answered: PrometheusState, targets: Iterable[Row]
+    gaps: UnreadParts, client: PrometheusClient, answered: PrometheusState, targets: Iterable[Row]
 ) -> PrometheusState:
     """Prometheus' errors of failed scrapes, requested only if a target is down or has no sample.
 

@@ -10,13 +10,13 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaled_object import scaled_object
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.rejections import Rejections
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.autoscaler import AutoscalerState
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.rejected_requests import Rejections
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Manifest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.existing import read_autoscalers
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.observe import Observer
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.existing_autoscalers import read_autoscalers
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.metric_values import Observer
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.prometheus_replicas import read_replicas
 from fake_cluster import FakeTransport, refusal
 

@@ -13,7 +13,7 @@ from ..errors import HopError
 
 
 @dataclass
-class Gaps:
+class UnreadParts:
     """Reasons why parts of the state could not be read.
 
     is_strict: only missing permissions make a part unavailable; other errors are raised.

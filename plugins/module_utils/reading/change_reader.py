@@ -31,19 +31,19 @@ from ..cluster.kube import (
 )
 from ..cluster.metrics_api import group_of
 from ..cluster.ownership import is_up_to_date, other_managers
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
 from ..kube.capacity import gpus_of
 from ..kube.labels import MANAGER, is_managed, is_of
 from ..kube.objects import Key, Manifest, key_of
-from .existing import Existing, read_existing, shared
-from .gaps import attempt
-from .observe import sources_of
+from .existing_autoscalers import Existing, read_existing, shared
+from .metric_values import sources_of
+from .query_trial import Trial, try_queries
 from .reader import Reader
 from .targets import TargetState, read_targets
-from .trial import Trial, try_queries
+from .unread_parts import attempt
 
 
-class Before(Reader):
+class ChangeReader(Reader):
     """A cluster before a change of autoscalers. Every error except a missing right is raised."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Before(Reader):
         """Objects by namespace and name of the autoscaler."""
         return read_targets(self.kube, self._autoscalers, managers=False)
 
-    def of(self, autoscalers: Sequence[Autoscaler]) -> Before:
+    def of(self, autoscalers: Sequence[Autoscaler]) -> ChangeReader:
         """The same cluster before another change of the same autoscalers, nothing of it read again."""
         other = copy(self)
         other._autoscalers = autoscalers

@@ -12,7 +12,7 @@ from ..autoscaling.promql import equal, quoted
 from ..autoscaling.spec import ADAPTER, EXTERNAL, KEDA, PODS, WORKLOAD_LABELS, Autoscaler, MetricTarget, Target
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.metrics_api import MetricsApi, MetricValue
-from ..cluster.prometheus import PrometheusClient, Series
+from ..cluster.prometheus_client import PrometheusClient, Series
 
 
 class ServedMetrics(Protocol):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..kube.capacity import gpus_per_pod
-from ..kube.known_components import EXPORTER, HOST_ENGINE, Container, plugin_container
-from ..kube.objects import Manifest, containers_of, environment, flag
+from .capacity import gpus_per_pod
+from .known_components import EXPORTER, HOST_ENGINE, Container, plugin_container
+from .objects import Manifest, containers_of, environment, flag
 
 VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 # What the toolkit takes for a privileged container.

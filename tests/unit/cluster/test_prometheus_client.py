@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError, QueryError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient, Series
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import (
+    PrometheusClient,
+    Series,
+)
 from fake_cluster import FakeTransport, Request, refusal
 
 ROOT = "/api/v1/namespaces/monitoring/services/prometheus:9090/proxy/api/v1"

@@ -10,13 +10,13 @@ from ..cluster.parallel import in_parallel
 from ..components.find import METRICS_APIS, Objects
 from ..kube.labels import INVENTORY, RELEASE
 from ..kube.objects import Manifest, name_of
-from .gaps import attempt
 from .reader import Listed, Reader
+from .unread_parts import attempt
 
 _LISTS = ("daemon_sets", "deployments", "stateful_sets", "services", "prometheuses", "namespaces", "nodes")
 
 
-class Components(Reader):
+class ComponentReader(Reader):
     """The objects that identify components. Every error except a missing right is raised: it may hide a component."""
 
     deployments = Listed(DEPLOYMENTS)

@@ -10,7 +10,7 @@ from ..kube.label_selectors import labels_match, parse_selector
 from ..kube.objects import Manifest, labels_of
 
 
-class ReadOnce(KubeClient):
+class CachingClient(KubeClient):
     """A client that only reads, and everything only once, so that all readers see the same."""
 
     def __init__(self, kube: KubeClient) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.look_around import look_around
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.survey_cluster import survey_cluster
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
@@ -28,7 +28,7 @@ API_SERVICE = "GET /apis/apiregistration.k8s.io/v1/apiservices/v1beta1.custom.me
 )
 def test_whether_a_monitor_can_be_made(answer: Any, serves: bool) -> None:
     transport = FakeTransport({"GET /version": {}, "GET /api/v1/secrets": {"items": []}, MONITORING: answer})
-    found = look_around(lambda: KubeClient(transport), "https://192.0.2.1:6443", "prod", Deadline(1)).result
+    found = survey_cluster(lambda: KubeClient(transport), "https://192.0.2.1:6443", "prod", Deadline(1)).result
     assert found["serves_monitors"] is serves
 
 
@@ -37,7 +37,7 @@ def seen(request: str, status: int) -> dict[str, Any]:
     error = ApiError(status, {"message": "no"}, request)
     secrets = {"GET /api/v1/secrets": {"metadata": {}, "items": []}}
     transport = FakeTransport({"GET /version": {}, **secrets, request: error})
-    return look_around(lambda: KubeClient(transport), "https://test", "prod", Deadline(0)).result
+    return survey_cluster(lambda: KubeClient(transport), "https://test", "prod", Deadline(0)).result
 
 
 @pytest.mark.parametrize("request_", [DAEMON_SETS, API_SERVICE, "GET /api/v1/secrets"])

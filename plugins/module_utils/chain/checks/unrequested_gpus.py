@@ -9,9 +9,9 @@ from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
 from ...kube.objects import name_of
+from ...kube.visible_devices import VARIABLE, takes_gpus
+from ..finding_texts import first_and_rest
 from ..state.cluster import State
-from ..texts import first_and_rest
-from ..unrequested import VARIABLE, takes_gpus
 
 GPUS_WITHOUT_REQUEST = FindingType(
     "GPUS_WITHOUT_REQUEST",

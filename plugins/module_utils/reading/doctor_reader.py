@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any
 
 from ..autoscaling.manifests import RecordedQueries, autoscaler_of
 from ..autoscaling.spec import Autoscaler
-from ..chain.controllers import CONTROLLERS, REJECTED, RESCALED
+from ..chain.controller_reports import CONTROLLERS, REJECTED, RESCALED
 from ..chain.scaled_objects import failure_of, is_about_gpus, served_for
 from ..chain.state.agents import Agents
 from ..chain.state.api import ApiState
@@ -35,25 +34,25 @@ from ..cluster.kube import (
 )
 from ..cluster.listing import list_in, list_in_reach
 from ..cluster.metrics_api import EXTERNAL_METRICS, GROUPS, group_of
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError
 from ..hops import Hop
 from ..kube.capacity import gpus_per_pod
 from ..kube.known_components import ABOUT_GPUS
 from ..kube.labels import is_managed
-from ..kube.objects import Key, Manifest, is_ready, key_of, pod_spec
+from ..kube.objects import POD_REJECTED, Key, Manifest, is_ready, key_of, pod_spec
 from ..proof.record import NAME, NAMESPACE, Entry, record_of
-from .apis import read_api, service_of
-from .gaps import attempt
 from .history import read_history
 from .intervals import Intervals
-from .observe import Observer
+from .metric_values import Observer
+from .metrics_apis import read_api, service_of
 from .pods import without_ended
-from .prometheus import ask_prometheus, with_scrape_errors
+from .prometheus_queries import ask_prometheus, with_scrape_errors
 from .prometheus_replicas import pods_of_service, replicas_of
 from .queues import read_queues
 from .reader import Reader
 from .targets import TargetState, read_targets
+from .unread_parts import attempt
 
 _CONTROL_PLANE = "kube-system"
 # Parts that are always read.
@@ -69,12 +68,10 @@ _LISTS = (
     "scaled_objects",
     "webhooks",
 )
-# Reasons with which a kubelet rejects a scheduled pod.
-_REJECTED = re.compile(r"UnexpectedAdmissionError|OutOf.+|TopologyAffinityError|NodeAffinity")
 _NOWHERE = Place()
 
 
-class Look(Reader):
+class DoctorReader(Reader):
     """One reading of autoscalers and their chains."""
 
     def __init__(
@@ -401,7 +398,9 @@ def _with_rejected_pods(seen: AutoscalerState, **more: Any) -> AutoscalerState:
         seen,
         pods=[pod for phase, pod in phases if phase not in ("Succeeded", "Failed")],
         rejected_pods=[
-            pod for phase, pod in phases if phase == "Failed" and _REJECTED.fullmatch(pod["status"].get("reason") or "")
+            pod
+            for phase, pod in phases
+            if phase == "Failed" and POD_REJECTED.fullmatch(pod["status"].get("reason") or "")
         ],
         **more,
     )

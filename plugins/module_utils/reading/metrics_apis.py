@@ -15,9 +15,9 @@ from ..cluster.metrics_api import MetricsApi
 from ..formats.yaml import from_yaml
 from ..kube.label_selectors import labels_match
 from ..kube.objects import Key, Manifest
-from .gaps import attempt, message_of
 from .prometheus_replicas import pods_of_service
 from .reader import Reader
+from .unread_parts import attempt, message_of
 
 
 def service_of(api_service: Manifest | None) -> Key:

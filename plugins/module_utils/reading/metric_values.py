@@ -21,14 +21,14 @@ from ..cluster.kube import HPAS, KubeClient
 from ..cluster.listing import list_in
 from ..cluster.metrics_api import CUSTOM_METRICS, MetricsApi, MetricValue, group_of
 from ..cluster.parallel import in_parallel
-from ..cluster.prometheus import PrometheusClient, Series, merged_series
+from ..cluster.prometheus_client import PrometheusClient, Series, merged_series
 from ..errors import HopError
 from ..kube.label_selectors import format_selector
 from ..kube.objects import Key, Manifest, is_ready
 from .demands import read_demands
 from .pods import AUTOSCALERS_ASKED_ALONE, read_pods
-from .rejections import read_rejections
-from .served import served_metrics
+from .rejected_requests import read_rejections
+from .served_metrics import served_metrics
 from .targets import TargetState, read_targets
 
 # Under load, values change between the reads of adapter and Prometheus: any sample of this window counts.

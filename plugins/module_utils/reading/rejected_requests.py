@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from ..autoscaling.promql import MODEL_SERVER, one_of
 from ..autoscaling.spec import Autoscaler
-from ..chain.rejections import Rejections
+from ..chain.state.rejected_requests import Rejections
 from ..cluster.errors import ApiError, QueryError
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
 from ..kube.objects import Key
 
 _WINDOW = "5m"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..autoscaling.demand import HELD_S
+from ...autoscaling.demand import HELD_S
 
 
 @dataclass(frozen=True)

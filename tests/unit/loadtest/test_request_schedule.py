@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.plan import load_plan, longest_s, sweep_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.request_schedule import (
+    load_plan,
+    longest_s,
+    sweep_plan,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.shapes import stages_of
 
 PLAN: dict[str, Any] = {"url": "http://chat", "timeout_s": "3", "most_users": "50"}

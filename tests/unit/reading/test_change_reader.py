@@ -8,8 +8,8 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.before import Before
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.change_reader import ChangeReader
 from fake_cluster import FakeTransport, refusal
 
 HPAS = "GET /apis/autoscaling/v2/horizontalpodautoscalers"
@@ -19,11 +19,11 @@ AWAY = {"type": "Available", "status": "False", "reason": "MissingEndpoints", "m
 CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
 
 
-def before(transport: FakeTransport, *extra: dict[str, Any]) -> Before:
+def before(transport: FakeTransport, *extra: dict[str, Any]) -> ChangeReader:
     kube = KubeClient(transport)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
     spec = {"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 1, "extra_metrics": list(extra)}
-    return Before(kube, prometheus, [Autoscaler.from_params(spec)], "monitoring")
+    return ChangeReader(kube, prometheus, [Autoscaler.from_params(spec)], "monitoring")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from ..errors import HopError
 from ..hops import Hop
 from ..kube.labels import INVENTORY, MANAGED_BY, MANAGER, METRIC_LABEL, inventory_of, is_managed, namespace_of
 from ..kube.objects import Key, Manifest, key_of
-from .gaps import reason
+from .unread_parts import reason
 
 
 @dataclass(frozen=True)

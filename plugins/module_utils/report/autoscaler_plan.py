@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from ..kube.objects import clock
+from .doctor_texts import clean, name_of, number, symbol
 from .elements import element, figures_table
 from .page import page
 from .plot import (
@@ -24,7 +25,6 @@ from .plot import (
     replicas_panel,
     time_axis,
 )
-from .words import clean, name_of, number, symbol
 
 Plan = Mapping[str, Any]
 
