@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_plan import DRIVER, driver_plan
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver.plan import DRIVER, driver_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.gpu_node import GpuNode
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host import read_host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.machine import read_gpu_node

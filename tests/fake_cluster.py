@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.selectors import labels_match, parse_selector
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.label_selectors import labels_match, parse_selector
 
 _IN_NAMESPACE = re.compile(r"(?P<version>/apis?/.+)/namespaces/(?P<namespace>[^/]+)(?P<plural>/[^/]+)")
 # path, whether it is `!=`, value

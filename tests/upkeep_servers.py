@@ -15,8 +15,8 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.restore import RESTORE, restore_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
 from collection import ROOT
 
 PROGRAM = ROOT / "roles/kubernetes/files/etc/kubegpu_upkeep.py"

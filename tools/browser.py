@@ -28,9 +28,9 @@ from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 
 install()
 
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.autoscaler_plan import plan_page
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.html import html
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.loadtest import loadtest_page
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.plan import plan_page
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.proof import proof_page
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.target import target_page
 from doctor_reports import REPORTS

@@ -23,7 +23,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import (
     TITLES,
     Hop,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.checks import registry as server
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes import registry as server
 
 # A kubectl command that is not marked as code yet.
 _COMMAND = re.compile(

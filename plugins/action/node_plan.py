@@ -8,29 +8,35 @@ import time
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.apt_plan import (
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.apt.plan import (
     APT,
     APT_OFFER,
     apt_offer_plan,
     apt_plan,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd_plan import CONTAINERD, containerd_plan
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_plan import DRIVER, driver_plan
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.drop_in_plan import DROP_IN, drop_in_plan
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes_plan import KUBERNETES, kubernetes_plan
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.maintain import MAINTAIN, maintain_plan
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.reach_plan import REACH, reach_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd.drop_in_plan import (
+    DROP_IN,
+    drop_in_plan,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd.plan import CONTAINERD, containerd_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver.plan import DRIVER, driver_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes.plan import KUBERNETES, kubernetes_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.maintain.plan import MAINTAIN, maintain_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.maintain.turn import TURN, turn_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.pod_reach.plan import REACH, reach_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.restore import RESTORE, restore_plan
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server_plan import (
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server.plan import (
     SERVER,
     SERVERS,
     server_plan,
     servers_plan,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit_plan import TOOLKIT, toolkit_plan
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.turn import TURN, turn_plan
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.unrequested import UNREQUESTED, unrequested_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit.plan import TOOLKIT, toolkit_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit.unrequested_gpus import (
+    UNREQUESTED,
+    unrequested_plan,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import secrets_in
 
 HOST: dict[str, Any] = {

@@ -6,7 +6,6 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.rule_options import (
     rule_options,
     url_without_login,
@@ -16,12 +15,16 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec
     Autoscaler,
     read_specs,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.before import one_name_each, one_query_each
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.preflight import (
+    one_name_each,
+    one_query_each,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import State
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.proposal import Proposal
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError, first_of_all
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import DEFAULT_INVENTORY
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import DEFAULT_INVENTORY
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Manifest
 
 
 def gpu_autoscaler_manifests(

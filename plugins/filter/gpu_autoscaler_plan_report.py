@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.plan import plan_lines, plan_page
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.autoscaler_plan import plan_lines, plan_page
 
 
 def gpu_autoscaler_plan_report(result: Mapping[str, Any], format: str = "text", width: int = 100) -> str | list[str]:

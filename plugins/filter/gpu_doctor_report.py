@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.doctor_texts import failure
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.html import html
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.junit import junit
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.text import text_lines
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.textfile import textfile
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.words import failure
 
 _FORMATS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "failure": failure,

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils import marks
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.identity import NO_INVENTORY_NAMES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube import labels as marks
 
 
 def inventory_id(source: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.plan import longest_s
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.request_schedule import longest_s
 
 DOCUMENTATION = r"""
 name: loadtest_longest

@@ -9,7 +9,11 @@ from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.job import Generator, manifests
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.plan import load_plan, longest_s, sweep_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.request_schedule import (
+    load_plan,
+    longest_s,
+    sweep_plan,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.shapes import from_dict
 
 DOCUMENTATION = r"""

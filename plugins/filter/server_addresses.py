@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server import Address, subnet_of
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server.decisions import Address, subnet_of
 
 DOCUMENTATION = r"""
 name: server_addresses

@@ -6,7 +6,7 @@ from typing import Any
 from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
 
 from .autoscaling import defaults
-from .marks import DEFAULT_INVENTORY
+from .kube.labels import DEFAULT_INVENTORY
 
 ArgSpec = dict[str, Any]
 

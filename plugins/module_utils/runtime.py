@@ -20,12 +20,12 @@ from .cluster.errors import ApiError, QueryError
 from .cluster.http_getter import HttpGetter, has_credential, is_readable_by_others
 from .cluster.kube import KubeClient
 from .cluster.kubeconfig import check_kubeconfig
-from .cluster.prometheus import PrometheusClient
+from .cluster.prometheus_client import PrometheusClient
 from .cluster.rights import refused
 from .cluster.transport import connect
 from .errors import HopError, first_of_all
 from .hops import Hop
-from .marks import is_inventory_id
+from .kube.labels import is_inventory_id
 from .secrets import masked_texts, redacted, without_login
 
 # Threshold of new objects for Python's garbage collection.

@@ -173,7 +173,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconf
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.lease import Lease
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.transport import connect
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import INVENTORY, RELEASE, labels
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import INVENTORY, RELEASE, labels
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import checked_inventory
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import HIDDEN, masked_texts, redacted
 from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC

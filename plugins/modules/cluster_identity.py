@@ -134,10 +134,9 @@ duration_s:
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.identity import (
     Cluster,
-    Server,
+    ServerIdentity,
     cluster_name,
     cluster_of,
     config_map,
@@ -148,6 +147,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.identity
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError, first_of_all
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import Hop
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Manifest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 ARGUMENTS: dict[str, Any] = {
@@ -171,7 +171,7 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
-def _objects(module: GpuModule, servers: Sequence[Server]) -> list[Manifest]:
+def _objects(module: GpuModule, servers: Sequence[ServerIdentity]) -> list[Manifest]:
     given = module.params["objects"]
     if given is not None:
         if any("name" not in (manifest.get("metadata") or {}) for manifest in given):
@@ -187,7 +187,7 @@ def _objects(module: GpuModule, servers: Sequence[Server]) -> list[Manifest]:
     return read_cluster(kube, [server.node for server in servers if server.node])
 
 
-def _result(cluster: Cluster, servers: Sequence[Server], candidates: Sequence[str]) -> dict[str, Any]:
+def _result(cluster: Cluster, servers: Sequence[ServerIdentity], candidates: Sequence[str]) -> dict[str, Any]:
     name = cluster_name(cluster, servers, candidates)
     return {
         "name": name,
@@ -202,7 +202,7 @@ def main() -> None:
     module = GpuModule(ARGUMENTS)
     with module.boundary():
         options = module.params
-        servers = [Server.of(server) for server in options["servers"]]
+        servers = [ServerIdentity.of(server) for server in options["servers"]]
         cluster = cluster_of(_objects(module, servers), options["machines"])
         errors = mismatches(cluster, servers, options["name"])
         if errors:

@@ -133,8 +133,8 @@ duration_s:
 
 from typing import Any
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.look_around import look_around
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.survey_cluster import survey_cluster
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import INVENTORY
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig import place_of
@@ -152,7 +152,7 @@ def main() -> None:
         place = {"context": context, "server": server}
         try:
             wait_s = 0 if module.check_mode else module.params["wait_timeout"]
-            outcome = look_around(module.kube_client, server, inventory, Deadline(wait_s))
+            outcome = survey_cluster(module.kube_client, server, inventory, Deadline(wait_s))
         except HopError:
             if not module.check_mode:
                 raise

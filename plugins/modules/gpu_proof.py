@@ -254,7 +254,7 @@ from uuid import uuid4
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.prove import Prover, Request
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import INVENTORY, PROMETHEUS, PROOF
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.manifests import Options
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import Server
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuServer
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 
@@ -272,7 +272,7 @@ def request(module: GpuModule) -> Request:
     )
     return Request(
         options,
-        servers=[Server.of(server) for server in params["servers"]],
+        servers=[GpuServer.of(server) for server in params["servers"]],
         selector={key: str(value) for key, value in params["node_selector"].items()},
         nodes=params["nodes"],
         chain=params["chain"],

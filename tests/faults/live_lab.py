@@ -17,9 +17,9 @@ import testinfra
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.transport import connect
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.look import Look
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.doctor_reader import DoctorReader
 from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import new_client_from_config
@@ -95,7 +95,7 @@ class Lab:
 
     def examine_twice(self) -> tuple[Report, Report]:
         """One look at the cluster, judged with grace and without."""
-        look = Look(
+        look = DoctorReader(
             self._kube, self._prometheus, scope=Scope(None, None), facts={self.gpu_node: self.facts}, history_s=0
         )
         state = look.state()

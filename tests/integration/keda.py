@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest, RuleOptions
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Manifest
 from control_plane import ControlPlane, eventually, free_port, running
 from kubernetes import client
 from owned_chain import StatesChain

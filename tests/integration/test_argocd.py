@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.ownership import is_up_to_date
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import MANAGER
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import MANAGER
 from chart_site import CHARTS, Site, operator_crds
 from control_plane import ControlPlane, eventually, free_port, running
 from fleet_repository import FleetRepository

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.ownership import is_up_to_date
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import MANAGED_BY, MANAGER, RELEASE
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import MANAGED_BY, MANAGER, RELEASE
 from chart_site import CHARTS, ROLES, Site
 from control_plane import STARTUP_S, eventually, free_port, running
 from kubernetes import client

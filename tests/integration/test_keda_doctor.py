@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import keda
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Manifest
 from control_plane import ControlPlane, eventually, running
 from kubernetes import client
 from metric_chain import MetricChain

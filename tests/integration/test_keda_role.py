@@ -7,7 +7,7 @@ from functools import partial
 
 import keda
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Manifest
 from chart_site import Site
 from control_plane import eventually, running
 from kubernetes import client

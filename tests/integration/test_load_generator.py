@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.job import Generator, manifests
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.plan import load_plan, sweep_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.request_schedule import load_plan, sweep_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.shapes import stages_of
 from collection import ROOT
 from control_plane import free_port

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.answers import SENT
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.stage_results import SENT
 from control_plane import ControlPlane, eventually
 from job_kubelet import generators, loadtest
 from kubernetes import client

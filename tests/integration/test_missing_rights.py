@@ -10,9 +10,9 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.transport import connect
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.look import Look
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.doctor_reader import DoctorReader
 from control_plane import ControlPlane, eventually
 from guests import HEARD_S, LOOK, LOOKER, allowed
 from kubernetes import client
@@ -59,7 +59,7 @@ class Guest:
         prometheus = PrometheusClient(
             self._kube.get_raw, namespace=MONITORING, service="kube-prometheus-stack-prometheus", port=9090
         )
-        look = Look(self._kube, prometheus, scope=Scope(namespace, None), facts={"gpu1": {}}, history_s=0)
+        look = DoctorReader(self._kube, prometheus, scope=Scope(namespace, None), facts={"gpu1": {}}, history_s=0)
         return health_report(look.state(), grace=False)
 
     def may(self, rules: list[dict[str, Any]]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import labels as labels_of
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import labels as labels_of
 from control_plane import ControlPlane
 from kubernetes import client
 from playbook import changed, local, run_playbook

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.examine import examine_servers
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import Scope
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.servers import ExaminedServer as Examined
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.servers import NoCluster
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.servers import Server as Examined
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import Hop
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.basis import ClusterParts
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.cuda import (
@@ -28,7 +28,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.cuda impor
     read,
     unfinished_fabric,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import Server, gpu_nodes
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuServer, gpu_nodes
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.fabric import fabric_states
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.machine import read_gpu_node
 from driver_machine import ROOT, ask, build, loaded
@@ -60,7 +60,7 @@ def proof(machine: dict[str, str], folder: Path, known: dict[str, Any], *, alloc
         (folder / Path(script).name).write_text(text)
     subprocess.run([sys.executable, folder / "cuda_proof.py"], env=machine, stdout=subprocess.DEVNULL)
     status = {"allocatable": {"nvidia.com/gpu": str(allocatable)}, "nodeInfo": {"machineID": "m"}}
-    server = Server.of({"node": "gpu1", "facts": known})
+    server = GpuServer.of({"node": "gpu1", "facts": known})
     (node,) = gpu_nodes([{"metadata": {"name": "gpu1"}, "spec": {}, "status": status}], [], [server], ClusterParts())
     found = [
         unfinished_fabric(node),

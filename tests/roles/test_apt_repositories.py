@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 import yaml
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.apt_sources import AptSet
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.apt.sources import AptSet
 from role_values import ROLES
 
 SPEC = yaml.safe_load((ROLES / "_common/meta/argument_specs.yml").read_text())["argument_specs"]["apt_present"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.signs import plugin_container
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.unrequested import depends_on_variable
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.known_components import plugin_container
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.visible_devices import depends_on_variable
 from collection import ROOT
 from programs import program
 from role_values import RoleValues

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.quantity import parse_quantity
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.exporter import (
     EXPORTER_OUT_OF_MEMORY,
     EXPORTER_PROBES_KILL,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.diagnosis.check import FindingType
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.quantity import parse_quantity
 from collection import ROOT
 from playbook import local, run_playbook
 from programs import program

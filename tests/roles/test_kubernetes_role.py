@@ -83,7 +83,7 @@ def test_kubeadm_takes_the_document_by_which_a_server_joins(tmp_path: Path, name
 
 
 def test_the_repository_names_the_host_that_it_sends_apt_to() -> None:
-    """Proxies are set by host: see tests/unit/nodes/test_apt_repository.py."""
+    """Proxies are set by host: see tests/unit/nodes/apt/test_apt_repository.py."""
     assert Node().plan()["packages"]["apt"]["hosts"] == ["prod-cdn.packages.k8s.io"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes import kubernetes_files as files
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes import paths as files
 from role_values import ROLES
 
 DECIDES = (

@@ -95,7 +95,7 @@ class Node:
         return "" if done.returncode == 0 else " ".join((done.stdout + done.stderr).split())
 
 
-# tests/unit/nodes/test_toolkit.py has when the specification is written.
+# tests/unit/nodes/toolkit/test_toolkit.py has when the specification is written.
 def test_the_specification_is_written_once_and_fits(tmp_path: Path) -> None:
     """The GPUs are as many as before, so their number says nothing."""
     node = Node(tmp_path, [1, None, 0])

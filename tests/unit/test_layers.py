@@ -18,9 +18,9 @@ OURS = "ansible_collections.kubegpu.autoscale.plugins.module_utils."
 LEFT = (
     "secrets",
     "hops",
-    "marks",
     "errors",
     "formats",
+    "kube",
     "server",
     "autoscaling",
     "diagnosis",
@@ -35,6 +35,7 @@ LEFT = (
 PACKAGES = (*LEFT, "cluster", "reading", "actions", "runtime")
 PURE = {
     "secrets",
+    "kube",
     "autoscaling",
     "diagnosis",
     "nodes",
@@ -122,7 +123,7 @@ def test_a_plan_imports_little() -> None:
     """It runs once a host and task, so it knows of nothing that reads a cluster."""
     [action] = (ROOT / "plugins" / "action").glob("node_plan.py")
     assert {name.split(".")[0] for name in shipped(action)} == {
-        "diagnosis", "errors", "formats", "hops", "marks", "nodes", "secrets", "server"
+        "diagnosis", "errors", "formats", "hops", "kube", "nodes", "secrets", "server"
     }  # fmt: skip
     assert {name for name in shipped(action) if name.startswith("server.")} == {
         f"server.{name}" for name in ("driver", "fabric", "gpu_node", "pci", "pci_products")

@@ -80,12 +80,12 @@ def measure(autoscalers: int, *, only_today: bool) -> Bench:
 def subjects(autoscalers: int) -> list:
     """A day each: more by day than by night, with noise that a sample sees, and a burst here and there."""
     from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.controller import Behavior
-    from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.plan import Subject
     from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.replay import (
         PlannedMetric,
         Setting,
         Trace,
     )
+    from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.replay_plan import Subject
     from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaling import (
         default_scale_down,
         default_scale_up,

@@ -4,11 +4,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from ..autoscaling.manifests import Manifest
 from ..cluster.kube import CRDS, KubeClient, Resource
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import INVENTORY, MANAGED_BY, MANAGER, RELEASE, is_managed, is_of, marked
+from ..kube.labels import INVENTORY, MANAGED_BY, MANAGER, RELEASE, is_managed, is_of, marked
+from ..kube.objects import Manifest
 from .outcome import Outcome
 from .wait import Deadline, wait_until
 

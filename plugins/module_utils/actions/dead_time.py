@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..autoscaling.manifests import Manifest, measured_dead_time
+from ..autoscaling.manifests import measured_dead_time
 from ..autoscaling.scaling import dead_time_s
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import Key, labels_of, made_s, scaled_pod_spec, start_s
-from ..chain.rollouts import HASH
 from ..cluster.errors import ApiError
 from ..cluster.kube import KubeClient
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
 from ..hops import Hop
-from ..marks import is_managed
+from ..kube.labels import is_managed
+from ..kube.objects import Key, Manifest, labels_of, made_s, scaled_pod_spec, start_s
+from ..kube.rollouts import HASH
 from ..reading.pods import read_pods
 from ..reading.targets import TargetState
 

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..autoscaling.capacity import NVIDIA, gpus_per_pod, nodes_are_added
-from ..autoscaling.claims import class_of, devices_of, limits_of, whole_gpus
 from ..autoscaling.gpu_shares import Claimant, divide
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import Manifest, pod_spec, pods_per_replica
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from ..reading.before import Before
+from ..kube.capacity import NVIDIA, gpus_per_pod, nodes_are_added
+from ..kube.objects import Manifest, pod_spec, pods_per_replica
+from ..kube.resource_claims import class_of, devices_of, limits_of, whole_gpus
+from ..reading.change_reader import ChangeReader
 
 Shares = list[dict[str, Any]]
 
 
-def divide_gpus(reader: Before, autoscalers: Sequence[Autoscaler]) -> tuple[list[Autoscaler], Shares, list[str]]:
+def divide_gpus(reader: ChangeReader, autoscalers: Sequence[Autoscaler]) -> tuple[list[Autoscaler], Shares, list[str]]:
     """The autoscalers with maxima that fit together; a share for each whose pods have limits of GPUs; and warnings.
 
     Raises: HopError if the nodes cannot be counted, or if the minima do not fit on them.
@@ -71,14 +71,14 @@ def divide_gpus(reader: Before, autoscalers: Sequence[Autoscaler]) -> tuple[list
     return changed, shares, warnings if claiming else []
 
 
-def _claimable(reader: Before) -> dict[str, int]:
+def _claimable(reader: ChangeReader) -> dict[str, int]:
     """GPUs of each node that a DeviceClass offers to limits of whole GPUs."""
     if reader.known_classes is not None and class_of(f"{NVIDIA}gpu", reader.known_classes) is None:
         return {}
     return {node: whole_gpus(devices) for node, devices in devices_of(reader.claimable).items()}
 
 
-def _check_nodes(reader: Before) -> None:
+def _check_nodes(reader: ChangeReader) -> None:
     if not reader.is_known("nodes"):
         raise HopError(
             Hop.SPEC,
@@ -93,5 +93,5 @@ def _check_nodes(reader: Before) -> None:
         )
 
 
-def _manifest(reader: Before, autoscaler: Autoscaler) -> Manifest:
+def _manifest(reader: ChangeReader, autoscaler: Autoscaler) -> Manifest:
     return reader.targets[autoscaler.key].manifest or {}

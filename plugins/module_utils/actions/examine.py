@@ -9,12 +9,12 @@ from typing import Any
 from ..chain.checks.registry import CHECKS
 from ..chain.health_report import health_report
 from ..chain.state.cluster import Place, Scope, State
-from ..chain.state.servers import NoCluster, Server
+from ..chain.state.servers import ExaminedServer, NoCluster
 from ..cluster.kube import KubeClient
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from ..reading.look import Look
+from ..reading.doctor_reader import DoctorReader
 from .outcome import Outcome
 
 # Verdicts that fail the module, by the option fail_on.
@@ -36,7 +36,7 @@ def examine(
     grace: bool,
     fail_on: str,
     place: Place = _NOWHERE,
-    servers: Sequence[Server] = (),
+    servers: Sequence[ExaminedServer] = (),
 ) -> Outcome:
     """Read and check the chain, without changing anything.
 
@@ -45,14 +45,14 @@ def examine(
     Raises: ApiError, HopError if the cluster cannot be reached, or if the client has no login.
     """
     started_s = time.monotonic()
-    look = Look(kube, prometheus, scope=scope, facts=facts, history_s=history_s, place=place)
-    report = health_report(replace(look.state(), servers=servers), grace=grace)
+    reader = DoctorReader(kube, prometheus, scope=scope, facts=facts, history_s=history_s, place=place)
+    report = health_report(replace(reader.state(), servers=servers), grace=grace)
     report["duration_s"] = round(time.monotonic() - started_s, 3)
     return _judged(report, fail_on)
 
 
 def examine_servers(
-    servers: Sequence[Server],
+    servers: Sequence[ExaminedServer],
     gap: NoCluster,
     *,
     scope: Scope,

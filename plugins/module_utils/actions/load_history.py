@@ -11,8 +11,8 @@ from math import nan
 from ..autoscaling.pod_names import ends
 from ..autoscaling.promql import literal, one_of, quoted
 from ..autoscaling.spec import OBJECT, PODS, WORKLOAD_LABELS, Autoscaler
-from ..chain.objects import Key
-from ..cluster.prometheus import PrometheusClient, Series
+from ..cluster.prometheus_client import PrometheusClient, Series
+from ..kube.objects import Key
 
 # Concurrent queries: so many results of a day fit into memory.
 _AT_ONCE = 25

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ..autoscaling.manifests import Manifest
 from ..cluster.errors import ApiError
 from ..cluster.kube import NAMESPACES, KubeClient, Resource, group_path
 from ..cluster.parallel import all_in_parallel
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import is_of, marked
+from ..kube.labels import is_of, marked
+from ..kube.objects import Manifest
 from .outcome import Outcome
 from .wait import Deadline, wait_until
 

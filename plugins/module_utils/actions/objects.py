@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from ..autoscaling.manifests import Manifest
 from ..cluster.errors import ApiError
 from ..cluster.kube import KubeClient, Resource
 from ..cluster.ownership import is_up_to_date
 from ..cluster.parallel import all_in_parallel, in_parallel
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import INVENTORY, MANAGED_BY, MANAGER, PART_OF, hand_over, is_managed, is_of, maker, marked
+from ..kube.labels import INVENTORY, MANAGED_BY, MANAGER, PART_OF, hand_over, is_managed, is_of, maker, marked
+from ..kube.objects import Manifest
 from .outcome import Outcome
 
 # Kind, namespace and name of an object.

@@ -4,9 +4,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..autoscaling.manifests import Manifest
 from ..cluster.errors import ApiError
 from ..errors import HopError
+from ..kube.objects import Manifest
 from ..secrets import redacted
 
 
@@ -50,7 +50,7 @@ def _without_secrets(title: str, manifest: Manifest | str) -> Manifest | str:
     """Which values are secret depends on the kind, which is the beginning of the title."""
     if isinstance(manifest, str):
         return manifest
-    shown: Manifest = redacted({**manifest, "kind": title.partition(" ")[0]})
+    shown: dict[str, Any] = redacted({**manifest, "kind": title.partition(" ")[0]})
     del shown["kind"]
     return shown
 

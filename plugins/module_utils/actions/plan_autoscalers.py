@@ -10,19 +10,19 @@ from math import inf, isfinite, isnan, nan
 from multiprocessing import get_all_start_methods, get_context
 from typing import Any
 
-from ..autoscaling.capacity import gpus_per_pod
 from ..autoscaling.controller import Behavior
 from ..autoscaling.explanation import RecordedDecisions
-from ..autoscaling.manifests import Manifest, as_decided
-from ..autoscaling.plan import TODAY, Subject, overload_of, plan
+from ..autoscaling.manifests import as_decided
 from ..autoscaling.pod_names import are_cut
 from ..autoscaling.replay import Form, PlannedMetric, Setting, Trace
+from ..autoscaling.replay_plan import TODAY, Subject, overload_of, plan
 from ..autoscaling.spec import PODS, SMALLEST_TARGET, Autoscaler, MetricTarget
-from ..chain.objects import Key, pod_spec
 from ..cluster.kube import KubeClient
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError
-from ..reading.existing import read_autoscalers
+from ..kube.capacity import gpus_per_pod
+from ..kube.objects import Key, Manifest, pod_spec
+from ..reading.existing_autoscalers import read_autoscalers
 from ..reading.intervals import sync_period
 from ..reading.prometheus_replicas import fullest, read_replicas
 from ..reading.targets import TargetState, read_targets

@@ -5,17 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..chain.checks import (
-    before,
-    before_keda,
-    before_zero,
-    device_plugin,
-    labels,
-    metrics_api,
-    prometheus,
-    workload,
-    workload_pods,
-)
+from ..chain.checks import device_plugin, labels, metrics_api, prometheus, workload, workload_pods
+from ..chain.checks import preflight as before
+from ..chain.checks import preflight_keda as before_keda
+from ..chain.checks import preflight_zero as before_zero
 from ..chain.state.cluster import State
 from ..diagnosis.check import Check, CheckResult, checks_in
 from ..diagnosis.findings import Finding, results_of

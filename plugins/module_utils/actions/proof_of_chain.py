@@ -9,21 +9,21 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
 
-from ..autoscaling.manifests import Manifest, RuleOptions
+from ..autoscaling.manifests import RuleOptions
 from ..autoscaling.reaction_budget import ReactionBudget
 from ..autoscaling.spec import Autoscaler, read_specs
-from ..chain.objects import condition, is_ready, trouble
 from ..chain.state.autoscaler import AutoscalerState
 from ..cluster.errors import ApiError
 from ..cluster.kube import DEPLOYMENTS, HPAS, PODS, KubeClient
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError
 from ..hops import Hop
+from ..kube.objects import Manifest, condition, is_ready, trouble
 from ..proof import manifests
 from ..proof.decision import pods_value, wanted_replicas
 from ..proof.nodes import GpuNode
 from ..reading.intervals import Intervals
-from ..reading.observe import Observer
+from ..reading.metric_values import Observer
 from ..reading.prometheus_replicas import read_replicas
 from .reconcile import reconcile
 from .verify import first_errors

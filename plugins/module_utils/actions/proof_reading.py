@@ -7,10 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..autoscaling.claims import devices_of, whole_gpus
-from ..autoscaling.manifests import Manifest
-from ..chain.objects import labels_of
-from ..chain.selectors import labels_match
 from ..cluster.errors import ApiError
 from ..cluster.kube import (
     CONFIG_MAPS,
@@ -24,8 +20,11 @@ from ..cluster.kube import (
     KubeClient,
     Resource,
 )
+from ..kube.label_selectors import labels_match
+from ..kube.objects import Manifest, labels_of
+from ..kube.resource_claims import devices_of, whole_gpus
 from ..proof import basis
-from ..proof.nodes import GpuNode, Server, gpu_nodes
+from ..proof.nodes import GpuNode, GpuServer, gpu_nodes
 from ..proof.record import NAME, NAMESPACE, Record, record_of
 
 _DEPLOYED = f"{basis.NAME_LABEL} in ({','.join(basis.DEPLOYMENTS)})"
@@ -52,7 +51,7 @@ class Reader:
     """Reads a cluster. Lists the pods of all namespaces only if something must be proven."""
 
     def __init__(
-        self, kube: KubeClient, servers: Sequence[Server], selector: Mapping[str, str], given: basis.ClusterParts
+        self, kube: KubeClient, servers: Sequence[GpuServer], selector: Mapping[str, str], given: basis.ClusterParts
     ) -> None:
         """selector: labels of the inventory's nodes; empty for all. given: what the options of the run determine."""
         self._kube, self._servers, self._selector, self._given = kube, servers, selector, given

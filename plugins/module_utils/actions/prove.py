@@ -11,25 +11,25 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
-from ..autoscaling.manifests import Manifest, RuleOptions, prometheus_rules
+from ..autoscaling.manifests import RuleOptions, prometheus_rules
 from ..autoscaling.spec import read_specs
-from ..chain.objects import condition, is_ready, labels_of, statuses
 from ..chain.waiting_pods import Awaited, report
 from ..cluster.errors import ApiError
 from ..cluster.identity import read_name
 from ..cluster.kube import CONFIG_MAPS, EVENTS, NAMESPACES, PODS, KubeClient, Resource
 from ..cluster.lease import Lease
 from ..cluster.parallel import all_in_parallel
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError, enumeration
 from ..formats.times import timestamp
 from ..hops import Hop
-from ..marks import PART_OF, inventory_of, is_managed, is_of, labels, maker
+from ..kube.labels import PART_OF, inventory_of, is_managed, is_of, labels, maker
+from ..kube.objects import Manifest, condition, is_ready, labels_of, statuses
 from ..proof import manifests
 from ..proof.basis import ClusterParts
 from ..proof.cuda import CudaRun, cuda_errors, missing_gpus, read, together, unfinished_fabric, unrequested_gpus
-from ..proof.nodes import GpuNode, Server
-from ..proof.plan import Due, Plan, in_use, may_count, plan
+from ..proof.due_proofs import Due, Plan, in_use, may_count, plan
+from ..proof.nodes import GpuNode, GpuServer
 from ..proof.record import DENIED, NAME, NAMESPACE, VISIBLE, Entry, Record
 from .outcome import Outcome
 from .proof_of_chain import ChainProof
@@ -68,7 +68,7 @@ class Request:
     """
 
     options: manifests.Options
-    servers: Sequence[Server] = ()
+    servers: Sequence[GpuServer] = ()
     selector: Mapping[str, str] = field(default_factory=dict)
     nodes: Sequence[str] = ()
     chain: bool = True

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
-from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import EXTERNAL, Target
 from ..autoscaling.spec import PODS as PODS_METRIC
 from ..chain.metrics_owner import Owner
@@ -24,6 +23,7 @@ from ..cluster.metrics_api import CUSTOM_METRICS, MetricsApi, MetricValue
 from ..cluster.rights import refused
 from ..errors import HopError, enumeration
 from ..hops import Hop
+from ..kube.objects import Manifest
 from .condition import Condition
 from .metric_query import ALL, MetricQuery
 from .wait import Deadline, wait_until
@@ -214,7 +214,7 @@ def _first_error(api: ApiState, asking: AutoscalerState, read: AbstractSet[str])
 
 
 def _not_scalable(target: Target) -> HopError:
-    from ..chain.checks.before import WORKLOAD_NOT_SCALABLE
+    from ..chain.checks.preflight import WORKLOAD_NOT_SCALABLE
     from ..diagnosis.check import CheckResult
 
     seen = f"the cluster has no kind {target.kind} with a scale subresource in {target.api_version}"

@@ -15,16 +15,16 @@ from ..autoscaling.backends import (
     unused_rules,
 )
 from ..autoscaling.behaviors import describe_behaviors
-from ..autoscaling.manifests import AUTOSCALER_ANNOTATION, Manifest, RuleOptions, is_shared, selectors_of
+from ..autoscaling.manifests import RuleOptions, is_shared, selectors_of
 from ..autoscaling.spec import Autoscaler, read_keys
-from ..chain.objects import Key, key_of, owners
 from ..cluster.kube import HPAS, SCALED_OBJECTS, KubeClient
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from ..marks import is_managed, is_of, maker
-from ..reading.before import Before
-from ..reading.existing import (
+from ..kube.labels import AUTOSCALER_ANNOTATION, is_managed, is_of, maker
+from ..kube.objects import Key, Manifest, key_of, owners
+from ..reading.change_reader import ChangeReader
+from ..reading.existing_autoscalers import (
     Existing,
     read_existing,
     read_reachable_hpas,
@@ -32,12 +32,12 @@ from ..reading.existing import (
     read_scaled_objects,
     shared,
 )
-from ..reading.trial import candidates_of
+from ..reading.query_trial import candidates_of
 from .dead_time import resolve_dead_times
 from .divide_gpus import divide_gpus
 from .outcome import Outcome
 from .preflight import preflight
-from .selectors import detect_selectors
+from .scrape_selectors import detect_selectors
 from .wait import Deadline, wait_until
 from .write import Change, write
 
@@ -63,7 +63,7 @@ def reconcile(
     Raises: HopError before anything is changed, if a check fails.
     """
     check_backends(autoscalers, rules)
-    reader = Before(kube, prometheus, autoscalers, rules.namespace)
+    reader = ChangeReader(kube, prometheus, autoscalers, rules.namespace)
     existing, outcome = reader.existing, Outcome()
     rules_there = existing.rules or {}
     if autoscalers:

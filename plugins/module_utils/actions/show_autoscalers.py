@@ -6,12 +6,12 @@ from collections.abc import Collection
 from ..autoscaling.behaviors import describe_behaviors
 from ..autoscaling.manifests import metric_of
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import Key
 from ..cluster.kube import KubeClient
-from ..cluster.prometheus import PrometheusClient
-from ..marks import is_managed
-from ..reading.existing import read_autoscalers
-from ..reading.observe import Observer
+from ..cluster.prometheus_client import PrometheusClient
+from ..kube.labels import is_managed
+from ..kube.objects import Key
+from ..reading.existing_autoscalers import read_autoscalers
+from ..reading.metric_values import Observer
 from ..reading.prometheus_replicas import read_replicas
 from .outcome import Outcome
 from .verify import describe, verify

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import Key, start_s
 from ..chain.state.autoscaler import AutoscalerState
 from ..chain.state.cluster import Scope
 from ..cluster.kube import KubeClient
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError, enumeration
+from ..kube.objects import Key, start_s
 from ..reading.intervals import Intervals
-from ..reading.observe import Observer
+from ..reading.metric_values import Observer
 from ..reading.prometheus_replicas import read_replicas
 from .outcome import Outcome
 from .wait import Deadline, wait_until
@@ -50,10 +50,10 @@ def first_errors(kube: KubeClient, prometheus: PrometheusClient, autoscalers: Se
     # Imported here, because a run whose proof succeeds need not compile all checks.
     from ..chain.first_error import first_error
     from ..chain.health_report import findings_of
-    from ..reading.look import Look
+    from ..reading.doctor_reader import DoctorReader
 
     keys = [autoscaler.key for autoscaler in autoscalers]
-    state = Look(kube, prometheus, scope=Scope(), facts={}, history_s=0, only=keys).state()
+    state = DoctorReader(kube, prometheus, scope=Scope(), facts={}, history_s=0, only=keys).state()
     findings = findings_of(state, grace=False)
     states = {autoscaler.key: autoscaler for autoscaler in state.autoscalers}
     errors: dict[str, HopError] = {}

@@ -10,14 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ..chain.objects import condition, containers_of, key_of, made_s, unix
-from ..chain.selectors import format_selector
 from ..cluster.errors import ApiError
 from ..cluster.kube import EVENTS, HPAS, PODS, KubeClient, Resource
 from ..cluster.metrics_api import MetricsApi
 from ..errors import HopError
 from ..formats.times import timestamp
 from ..hops import Hop
+from ..kube.label_selectors import format_selector
+from ..kube.objects import condition, containers_of, key_of, made_s, unix
 from ..loadtest.job import exits
 from ..loadtest.watched import Samples, pod_targets, sample_of
 from .outcome import Outcome

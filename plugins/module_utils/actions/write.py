@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..autoscaling.manifests import Manifest, is_shared, metric_of
-from ..chain.objects import key_of
+from ..autoscaling.manifests import is_shared, metric_of
 from ..cluster.errors import ApiError
 from ..cluster.kube import HPAS, RULES, SCALED_OBJECTS, KubeClient, Resource
 from ..cluster.ownership import dropped_fields, is_up_to_date, other_managers
 from ..cluster.parallel import in_parallel
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from ..marks import MANAGER, inventory_of, is_managed, is_of
+from ..kube.labels import MANAGER, inventory_of, is_managed, is_of
+from ..kube.objects import Manifest, key_of
 from .outcome import Outcome
 
 _RESOURCES = {resource.kind: resource for resource in (RULES, HPAS, SCALED_OBJECTS)}

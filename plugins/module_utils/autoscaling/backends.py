@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from ..marks import namespace_of
+from ..kube.labels import AUTOSCALER_ANNOTATION, namespace_of
+from ..kube.objects import Manifest
 from . import scaled_object
+from .backend_limits import refuse
 from .inputs import INPUTS
-from .limits import refuse
 from .manifests import (
-    AUTOSCALER_ANNOTATION,
     SCALED_OBJECT,
-    Manifest,
     RuleOptions,
     horizontal_pod_autoscaler,
     metric_names,

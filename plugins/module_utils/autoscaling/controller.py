@@ -13,7 +13,7 @@ from math import ceil
 from operator import ge, le
 from typing import Any, Literal, NamedTuple
 
-from .quantity import parse_quantity
+from ..kube.quantity import parse_quantity
 from .replicas import DEFAULT_TOLERANCE, Tolerance
 from .scaling import ScalingPolicy, ScalingRules
 

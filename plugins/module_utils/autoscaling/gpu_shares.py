@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from .capacity import Node, PodSpec, gpus_of, may_run_on
+from ..kube.capacity import Node, PodSpec, gpus_of, may_run_on
 
 # Taints that Kubernetes sets and removes by itself, for example while a node is drained or does not report. Its GPUs
 # come back, and workloads do not shrink meanwhile. Source: kubernetes.io/docs/reference/labels-annotations-taints.

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..kube.labels import IMAGES_OF_LABEL
+from ..kube.objects import Manifest
 from .kube_names import short_name
 
-Manifest = Mapping[str, Any]
-LABEL = "kubegpu.autoscale/images-of"
 GPU_TAINT = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 _NOBODY = 65534
 
@@ -29,7 +29,7 @@ def _daemon_set(target: Manifest, pause_image: str, affinity: Mapping[str, Any])
     metadata = target["metadata"]
     # The name includes the kind, because selectors are immutable: a Deployment may become a Rollout with the same name.
     title = f"{target['kind']}-{metadata['name']}".lower()
-    labels = {LABEL: short_name(title)}
+    labels = {IMAGES_OF_LABEL: short_name(title)}
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",

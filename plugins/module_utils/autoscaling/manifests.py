@@ -10,8 +10,20 @@ from dataclasses import dataclass, field, replace
 from textwrap import indent
 from typing import Any
 
-from ..marks import DEFAULT_INVENTORY, NAMESPACE, is_managed, namespace_of
-from ..marks import labels as inventory_labels
+from ..kube.labels import (
+    AUTOSCALER_ANNOTATION,
+    DEAD_TIME_ANNOTATION,
+    DECISION_ANNOTATION,
+    DEFAULT_INVENTORY,
+    METRIC_LABEL,
+    NAMESPACE,
+    SELECTORS_ANNOTATION,
+    is_managed,
+    namespace_of,
+)
+from ..kube.labels import labels as inventory_labels
+from ..kube.objects import HPA_VERSION, Manifest
+from ..kube.quantity import format_quantity, parse_quantity
 from . import defaults
 from .controller import Behavior
 from .demand import recordings as demand_recordings
@@ -20,7 +32,6 @@ from .metrics import PROFILES, Metric, Profile, smoothed_interval_s, sustained_n
 from .pod_names import pod_names
 from .pod_owners import FROZEN_STATES, lost_pods, pods_of
 from .promql import quoted
-from .quantity import format_quantity, parse_quantity
 from .scaling import ASSUMED_DEAD_TIME_S, LONGEST_DEAD_TIME_S, ScalingRules, dead_time_behind
 from .spec import (
     ADAPTER,
@@ -35,20 +46,9 @@ from .spec import (
     workload_rule_name,
 )
 
-Manifest = dict[str, Any]
-
-METRIC_LABEL = "kubegpu.autoscale/metric"
-# Annotation on the rule of one workload: its autoscaler.
-AUTOSCALER_ANNOTATION = "kubegpu.autoscale/autoscaler"
-# Annotation on a rule: labels of the scrape targets that it uses, by input.
-SELECTORS_ANNOTATION = "kubegpu.autoscale/selectors"
-# Annotation on KEDA's HPAs: target values and tolerances that the recording rules apply instead of the HPA.
-DECISION_ANNOTATION = "kubegpu.autoscale/decision"
 # The owner of KEDA's HPAs, and its label on each metric of such an HPA: the name of that object.
 SCALED_OBJECT = "ScaledObject"
 SCALED_OBJECT_LABEL = "scaledobject.keda.sh/name"
-# Annotation on an HPA: the dead time of its scaling rules. Without it, the dead time is measured again.
-DEAD_TIME_ANNOTATION = "kubegpu.autoscale/dead-time-seconds"
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def selectors_of(rule: Mapping[str, Any]) -> Selectors:
 
 
 def horizontal_pod_autoscaler(autoscaler: Autoscaler, inventory: str = DEFAULT_INVENTORY) -> Manifest:
-    metadata: Manifest = {
+    metadata: dict[str, Any] = {
         "name": autoscaler.name,
         "namespace": autoscaler.namespace,
         "labels": object_labels(autoscaler.profile.name, inventory),
@@ -186,7 +186,7 @@ def horizontal_pod_autoscaler(autoscaler: Autoscaler, inventory: str = DEFAULT_I
     if autoscaler.is_measured:
         metadata["annotations"] = {DEAD_TIME_ANNOTATION: str(autoscaler.dead_time)}
     return {
-        "apiVersion": "autoscaling/v2",
+        "apiVersion": HPA_VERSION,
         "kind": "HorizontalPodAutoscaler",
         "metadata": metadata,
         "spec": {
@@ -253,7 +253,7 @@ def decision_annotation(autoscaler: Autoscaler) -> str:
     """
     tolerances = {"scaleUp": autoscaler.scale_up.tolerance, "scaleDown": autoscaler.scale_down.tolerance}
     targets = autoscaler.metric_targets
-    decision: Manifest = {
+    decision: dict[str, Any] = {
         "targets": {target.metric.name: format_quantity(target.value) for target in targets},
         "tolerances": {way: format_quantity(given) for way, given in tolerances.items() if given is not None},
     }
@@ -419,7 +419,7 @@ def external_labels(metric_target: MetricTarget, target: Target) -> dict[str, st
 
 def _external_metric(metric_target: MetricTarget, autoscaler: Autoscaler) -> Manifest:
     selector = external_labels(metric_target, autoscaler.target)
-    metric: Manifest = {"name": metric_target.metric.name}
+    metric: dict[str, Any] = {"name": metric_target.metric.name}
     if selector:
         metric["selector"] = {"matchLabels": selector}
     return {"type": EXTERNAL, "external": {"metric": metric, "target": _average(metric_target.value)}}
@@ -524,7 +524,7 @@ def object_labels(profile: str, inventory: str) -> dict[str, str]:
 
 
 def behavior_of(rules: ScalingRules) -> Manifest:
-    behavior: Manifest = {
+    behavior: dict[str, Any] = {
         "stabilizationWindowSeconds": rules.stabilization_window_seconds,
         "selectPolicy": rules.select_policy,
         "policies": [

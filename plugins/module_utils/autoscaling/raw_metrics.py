@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..kube.quantity import exact_quantity
 from .kube_names import (
     API_VERSION,
     CONTAINER_RESOURCE,
@@ -20,7 +21,6 @@ from .kube_names import (
     is_qualified_name,
 )
 from .options import LARGEST_QUANTITY, Options, shown
-from .quantity import exact_quantity
 
 _TARGET = ("type", "value", "averageValue", "averageUtilization")
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..marks import DEFAULT_INVENTORY
+from ..kube.labels import DEFAULT_INVENTORY
 from ..secrets import without_login
 from . import defaults
 from .inputs import INPUTS, Labels, Selectors

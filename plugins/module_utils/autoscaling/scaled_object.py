@@ -12,16 +12,14 @@ from typing import Any
 
 from ..errors import HopError
 from ..hops import Hop
+from ..kube.labels import AUTOSCALER_ANNOTATION, DEAD_TIME_ANNOTATION, DECISION_ANNOTATION
+from ..kube.objects import HPA_VERSION, Manifest
+from .backend_limits import refuse
 from .keda_rules import WORKLOAD_TYPES, Decisions
 from .kube_names import LONGEST_LABEL
-from .limits import refuse
 from .manifests import (
-    AUTOSCALER_ANNOTATION,
-    DEAD_TIME_ANNOTATION,
-    DECISION_ANNOTATION,
     SCALED_OBJECT,
     SCALED_OBJECT_LABEL,
-    Manifest,
     RuleOptions,
     behavior_of,
     decision_annotation,
@@ -227,7 +225,7 @@ def hpa_of(live: Mapping[str, Any]) -> Manifest:
         for number, trigger in enumerate(spec["triggers"])
     ]
     return {
-        "apiVersion": "autoscaling/v2",
+        "apiVersion": HPA_VERSION,
         "kind": "HorizontalPodAutoscaler",
         "metadata": {
             **{part: metadata[part] for part in ("namespace", "labels", "annotations")},

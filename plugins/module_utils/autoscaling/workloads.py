@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..kube.objects import HPA_VERSION
 from .spec import API_VERSIONS
 
 Given = Mapping[str, Any]
@@ -83,7 +84,7 @@ def _query(autoscaler: Given) -> Query:
 def _hpa_query(autoscaler: Given) -> Query:
     return {
         "kind": "HorizontalPodAutoscaler",
-        "api_version": "autoscaling/v2",
+        "api_version": HPA_VERSION,
         "namespace": _namespace(autoscaler),
         "name": autoscaler.get("name") or _target(autoscaler)["name"],
     }

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from .objects import Manifest, containers_of, flag, pod_spec
+from ..kube.objects import Manifest, containers_of, flag, pod_spec
 from .state.api import AdapterConfig
 
 _STRING = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..autoscaling.capacity import may_run_on
 from ..diagnosis.check import CheckResult, Evidence, FindingType
-from .objects import Manifest, has_crashed, is_ready, mentions_nvml, name_of, pod_spec, statuses, trouble
+from ..kube.capacity import may_run_on
+from ..kube.objects import Manifest, has_crashed, is_ready, mentions_nvml, name_of, pod_spec, statuses, trouble
 from .state.cluster import State
 from .state.nodes import offers_gpus
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from .objects import Manifest, arguments, environment, flag
+from ..kube.objects import Manifest, arguments, environment, flag
 
 _STOCK_COLLECT_S = 30.0
 

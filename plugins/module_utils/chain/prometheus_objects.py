@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from .objects import Manifest, labels_of, name_of
-from .selectors import labels_match
+from ..kube.label_selectors import labels_match
+from ..kube.objects import Manifest, labels_of, name_of
+from .finding_texts import selector_text
 from .state.cluster import State
-from .texts import selector_text
 
 
 def why_not_selected(state: State, thing: Manifest, selector: str, namespaces: str) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..autoscaling.manifests import SCALED_OBJECT_LABEL
-from ..autoscaling.quantity import parse_quantity
-from ..marks import is_managed
+from ..kube.known_components import ABOUT_GPUS
+from ..kube.labels import is_managed
+from ..kube.objects import Manifest, condition
+from ..kube.quantity import parse_quantity
 from ..secrets import without_login
-from .objects import Manifest, condition
-from .signs import ABOUT_GPUS
 
 ANNOTATION = "autoscaling.keda.sh/"
 FINALIZER = "finalizer.keda.sh"

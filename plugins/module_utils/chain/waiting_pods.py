@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from .objects import Manifest, condition
+from ..kube.objects import Manifest, condition
 
 
 @dataclass(frozen=True)

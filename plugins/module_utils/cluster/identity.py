@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from ..autoscaling.manifests import Manifest
 from ..errors import HopError
 from ..formats.x509 import digests
-from ..marks import MANAGED_BY, MANAGER
+from ..kube.labels import MANAGED_BY, MANAGER
+from ..kube.objects import Manifest
 from .errors import ApiError
 from .kube import CONFIG_MAPS, NAMESPACES, NODES, KubeClient
 
@@ -54,7 +54,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerIdentity:
     """A server as it describes itself.
 
     host:   its name in the inventory; node: the name that its node would have.
@@ -70,7 +70,7 @@ class Server:
     is_node: bool = False
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Server:
+    def of(cls, options: Mapping[str, Any]) -> ServerIdentity:
         """From the options of the module cluster_identity; most are results of server_info."""
         return cls(
             options["host"],
@@ -138,7 +138,7 @@ def cluster_of(objects: Iterable[Mapping[str, Any]], machines: Mapping[str, str]
     )
 
 
-def mismatch(cluster: Cluster, server: Server, configured_name: str = "") -> HopError | None:
+def mismatch(cluster: Cluster, server: ServerIdentity, configured_name: str = "") -> HopError | None:
     """Why this server is not a member of this cluster, or not the machine of its node; None without a contradiction.
 
     configured_name: name of the cluster in the inventory; can be empty.
@@ -150,7 +150,7 @@ def mismatch(cluster: Cluster, server: Server, configured_name: str = "") -> Hop
     return None
 
 
-def _contradictions(cluster: Cluster, server: Server, configured_name: str) -> Iterable[tuple[str, str]]:
+def _contradictions(cluster: Cluster, server: ServerIdentity, configured_name: str) -> Iterable[tuple[str, str]]:
     yield from record_contradictions(cluster, configured_name)
     other = f"set kubegpu_kubeconfig and kubegpu_context to the cluster of {server.host}"
     recorded = str(server.record.get("uid", ""))
@@ -185,7 +185,7 @@ def record_contradictions(cluster: Cluster, configured_name: str) -> Iterable[tu
         )
 
 
-def copy_of_another(server: Server) -> tuple[str, str] | None:
+def copy_of_another(server: ServerIdentity) -> tuple[str, str] | None:
     """Cause and fix if the record on the server was written on another machine."""
     recorded = str(server.record.get("machine_id", ""))
     if not recorded or recorded == server.machine_id:
@@ -201,7 +201,7 @@ def copy_of_another(server: Server) -> tuple[str, str] | None:
     return cause, fix
 
 
-def _own_node(cluster: Cluster, server: Server) -> str:
+def _own_node(cluster: Cluster, server: ServerIdentity) -> str:
     """Additional next steps if another node is this machine, and if none is."""
     own = [name for name, machine in cluster.machines.items() if machine and machine == server.machine_id]
     if own:
@@ -211,7 +211,7 @@ def _own_node(cluster: Cluster, server: Server) -> str:
     return "; if /etc/machine-id of the server has changed since its kubelet started: `systemctl restart kubelet` on it"
 
 
-def mismatches(cluster: Cluster, servers: Sequence[Server], configured_name: str = "") -> list[HopError]:
+def mismatches(cluster: Cluster, servers: Sequence[ServerIdentity], configured_name: str = "") -> list[HopError]:
     """Mismatches of all servers, or without servers those of the cluster's own record."""
     found = [mismatch(cluster, server, configured_name) for server in servers]
     alone = record_contradictions(cluster, configured_name) if not servers else ()
@@ -219,7 +219,7 @@ def mismatches(cluster: Cluster, servers: Sequence[Server], configured_name: str
     return errors + [error for error in found if error]
 
 
-def cluster_name(cluster: Cluster, servers: Sequence[Server], candidates: Iterable[str]) -> str:
+def cluster_name(cluster: Cluster, servers: Sequence[ServerIdentity], candidates: Iterable[str]) -> str:
     """The recorded name; otherwise the first of the candidates."""
     recorded = (str(server.record.get("name", "")) for server in servers)
     return next(filter(None, (cluster.name, *recorded, *usable_names(candidates))), "")
@@ -250,7 +250,7 @@ def config_map(cluster: Cluster, name: str) -> Manifest | None:
     }
 
 
-def server_record(cluster: Cluster, server: Server, name: str) -> str:
+def server_record(cluster: Cluster, server: ServerIdentity, name: str) -> str:
     """Wanted content of the file that identifies cluster and machine; empty if nothing must be written."""
     if not server.authorities or not cluster.uid:
         return ""

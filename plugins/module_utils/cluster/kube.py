@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ..autoscaling.manifests import Manifest
 from ..errors import HopError
 from ..hops import Hop
-from ..marks import MANAGED_BY, MANAGER, maker
+from ..kube.labels import MANAGED_BY, MANAGER, maker
+from ..kube.objects import HPA_VERSION, Manifest
 from .errors import ANONYMOUS, ApiError
 from .ownership import is_up_to_date
 from .rights import nobody
@@ -50,7 +50,7 @@ DAEMON_SETS = Resource("apps/v1", "DaemonSet", "daemonsets")
 DEVICE_CLASSES = Resource("resource.k8s.io/v1", "DeviceClass", "deviceclasses")
 DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", scalable=True)
 EVENTS = Resource("v1", "Event", "events")
-HPAS = Resource("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+HPAS = Resource(HPA_VERSION, "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 LEASES = Resource("coordination.k8s.io/v1", "Lease", "leases")
 NAMESPACES = Resource("v1", "Namespace", "namespaces")
 NODES = Resource("v1", "Node", "nodes", pruned_fields=(("metadata", "managedFields"), ("status", "images")))

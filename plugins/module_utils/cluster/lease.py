@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
 
-from ..autoscaling.manifests import Manifest
 from ..errors import HopError
 from ..hops import Hop
+from ..kube.objects import Manifest
 from .errors import ApiError
 from .kube import KubeClient, Resource
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ..autoscaling.manifests import Manifest
-from ..chain.objects import Key, key_of
+from ..kube.objects import Key, Manifest, key_of
 from .errors import ApiError
 from .kube import KubeClient, Resource
 from .parallel import all_in_parallel

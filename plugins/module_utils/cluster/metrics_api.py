@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from ..autoscaling.quantity import parse_quantity
 from ..autoscaling.spec import ADAPTER, EXTERNAL, KEDA, OBJECT, PODS, Autoscaler, MetricTarget
+from ..kube.quantity import parse_quantity
 from .errors import ApiError
-from .prometheus import RawGetter
+from .prometheus_client import RawGetter
 
 CUSTOM_METRICS = "custom.metrics.k8s.io"
 EXTERNAL_METRICS = "external.metrics.k8s.io"

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..autoscaling.quantity import parse_quantity
+from ..kube.quantity import parse_quantity
 
 # Fields that identify an object. All others are its content, for example the spec of an HPA.
 _NOT_CONTENT = ("apiVersion", "kind", "metadata")

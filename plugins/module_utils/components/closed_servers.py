@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..chain.unrequested import is_admin
 from ..errors import enumeration
 from ..formats.mappings import merged
+from ..kube.visible_devices import is_admin
 
 # As the chart of the exporter has it, and the role sets it for the device plugin.
 _ADMIN = {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}

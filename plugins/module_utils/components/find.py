@@ -8,11 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..autoscaling.capacity import gpus_of
-from ..autoscaling.manifests import Manifest
-from ..chain.objects import containers_of, flag, key_of, labels_of, name_of, owners, seconds
-from ..chain.selectors import labels_match, labels_that_match
-from ..chain.signs import (
+from ..kube.capacity import gpus_of
+from ..kube.known_components import (
     EXPORTER,
     GPU_OPERATOR,
     HOST_ENGINE,
@@ -22,8 +19,10 @@ from ..chain.signs import (
     gives_gpus_by_dra,
     plugin_container,
 )
-from ..chain.unrequested import depends_on_variable, is_rolled_out
-from ..marks import DEFAULT_INVENTORY, RELEASE, inventory_of, is_managed
+from ..kube.label_selectors import labels_match, labels_that_match
+from ..kube.labels import DEFAULT_INVENTORY, RELEASE, inventory_of, is_managed
+from ..kube.objects import Manifest, containers_of, flag, key_of, labels_of, name_of, owners, seconds
+from ..kube.visible_devices import depends_on_variable, is_rolled_out
 
 CUSTOM, EXTERNAL, RESOURCE = "custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"
 METRICS_APIS = {CUSTOM: "v1beta1", EXTERNAL: "v1beta1", RESOURCE: "v1beta1"}

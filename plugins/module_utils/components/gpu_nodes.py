@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..autoscaling.capacity import gpus_of
-from ..chain.gpu_labels import GPU_LABELS
-from ..chain.objects import Manifest, is_ready, name_of
-from ..marks import RELEASE
+from ..kube.capacity import gpus_of
+from ..kube.gpu_labels import GPU_LABELS
+from ..kube.labels import RELEASE
+from ..kube.objects import Manifest, is_ready, name_of
 
 
 def label_values(labels: Mapping[str, Any]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import enumeration
-from ..marks import is_of
+from ..kube.labels import is_of
 
 Object = Mapping[str, Any]
 

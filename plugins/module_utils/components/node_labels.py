@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..chain.gpu_labels import has_gpu_label
-from ..chain.objects import Manifest, labels_of, name_of
-from ..chain.selectors import labels_match
+from ..kube.gpu_labels import has_gpu_label
+from ..kube.label_selectors import labels_match
+from ..kube.objects import Manifest, labels_of, name_of
 from .gpu_nodes import label_values
 
 LABEL = "nvidia.com/gpu.present"

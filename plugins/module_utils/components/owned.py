@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..chain.objects import Manifest, labels_of
-from ..chain.selectors import labels_match
+from ..kube.label_selectors import labels_match
+from ..kube.objects import Manifest, labels_of
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..chain.objects import Manifest, labels_of, name_of
-from ..chain.selectors import labels_match
-from ..chain.unrequested import is_admin
 from ..formats.mappings import merged
 from ..formats.yaml import to_yaml
+from ..kube.label_selectors import labels_match
+from ..kube.objects import Manifest, labels_of, name_of
+from ..kube.visible_devices import is_admin
 from .gpu_nodes import label_values
 
 Pool = Mapping[str, Any]

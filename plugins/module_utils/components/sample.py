@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from ..chain.objects import Manifest
-from ..marks import PART_OF, labels
+from ..kube.labels import PART_OF, labels
+from ..kube.objects import Manifest
 
 Object = dict[str, Any]
 NAME_LABEL = "app.kubernetes.io/name"

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .parts import Files, Manifest, Part, Place, Release, depth
+from ..kube.objects import Manifest
+from .parts import Files, Part, Place, Release, depth
 
 APPLICATIONS, OBJECTS = "applications", "objects"
 _WAVE = "argocd.argoproj.io/sync-wave"

@@ -7,8 +7,10 @@ Source: API references of helm-controller 1.6, source-controller 1.9 and kustomi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from .parts import Files, Manifest, Part, Place, Release
+from ..kube.objects import Manifest
+from .parts import Files, Part, Place, Release
 
 RELEASES, OBJECTS = "releases", "objects"
 _ATTEMPTS = {"remediation": {"retries": 3}}
@@ -36,7 +38,7 @@ def flux_files(parts: Sequence[Part], place: Place) -> Files:
 
 def _kustomization(folder: str, folders: Sequence[str], place: Place) -> Manifest:
     """Objects wait for the releases: the kind PrometheusRule is not served before the operator's chart is installed."""
-    spec: Manifest = {
+    spec: dict[str, Any] = {
         "interval": place.interval,
         "retryInterval": "1m",
         "timeout": place.timeout,
@@ -79,7 +81,7 @@ def _of_source(kind: str, metadata: Mapping[str, str], spec: Manifest) -> Manife
 def _helm_release(release: Release, needs: Sequence[str], place: Place) -> Manifest:
     """Helm's record has the same location as with the roles, so that either finds the other's release."""
     named = {"name": release.name, "namespace": place.namespace}
-    chart: Manifest = (
+    chart: dict[str, Any] = (
         {"chartRef": {"kind": "OCIRepository", **named}}
         if release.is_oci
         else {

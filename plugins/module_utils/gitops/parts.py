@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..marks import DEFAULT_INVENTORY, marked
+from ..kube.labels import DEFAULT_INVENTORY, marked
+from ..kube.objects import Manifest
 
-Manifest = dict[str, Any]
 # Content of each file, by its path in the folder.
 Files = dict[str, list[Manifest]]
 

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..chain.objects import Manifest, statuses
-from ..marks import PART_OF, labels
+from ..kube.labels import PART_OF, labels
+from ..kube.objects import Manifest, statuses
 
-Object = dict[str, Any]
 CONTAINER = "load"
 # Seconds that a generator may take beyond its stages and its start. After them the Job ends, whether its controller
 # still lives or not, and leaves nothing.
@@ -45,7 +44,7 @@ class Generator:
     tolerations: Sequence[Mapping[str, Any]] = ()
 
 
-def manifests(generator: Generator) -> list[Object]:
+def manifests(generator: Generator) -> list[Manifest]:
     """The Job, and with its owner the Secret, so that a killed run leaves no Secret that outlives the Job."""
     metadata = {"name": generator.name, "namespace": generator.namespace}
     secret = {
@@ -67,8 +66,8 @@ def manifests(generator: Generator) -> list[Object]:
     return [secret, job] if generator.owners else [job]
 
 
-def _pod(generator: Generator) -> Object:
-    runs: Object = (
+def _pod(generator: Generator) -> Manifest:
+    runs: dict[str, Any] = (
         {"command": list(generator.command)}
         if generator.command
         else {"args": [*_LOCUST, "--locustfile=/plan/locustfile.py"]}

@@ -11,8 +11,8 @@ from typing import Any
 
 from ..autoscaling.controller import Behavior
 from ..autoscaling.replicas import Tolerance
-from .answers import given_goals, rejected_percent, seen_of
-from .plan import REJECTED_PERCENT
+from .request_schedule import REJECTED_PERCENT
+from .stage_results import given_goals, rejected_percent, seen_of
 from .target_fit import Level, Target, find_target
 
 # Fewer looks at the metric are no mean. They are half a second apart.

@@ -10,8 +10,8 @@ from math import ceil, floor, inf
 from typing import Any
 
 from ..autoscaling.controller import Behavior, Controller
-from .answers import SENT, answers, counts, goal_problems, settled, settled_goals
 from .shapes import AFTER, BEFORE, LOAD, RISE, Stage, from_dict
+from .stage_results import SENT, answers, counts, goal_problems, settled, settled_goals
 
 # Of all requests: the load is still the requested one.
 TOLERATED_DROPS = 0.01

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..autoscaling.quantity import parse_quantity
+from ..kube.quantity import parse_quantity
 
 # A look at which nothing has changed is left out when the one before it is no older.
 KEPT_EVERY_S = 2.0

@@ -1,14 +1,43 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Findings about a server as data, which the doctor reports beside those of a cluster."""
+"""Results of checks of a server: as messages of a plan that fails or warns, and as findings for the doctor's report.
+
+Checks create results with `seen_on`. Plans return `errors` and `warnings`, one sentence each, and `findings`, which
+the role's examination hands to chain/checks/servers.py.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..diagnosis.check import Check, CheckResult, S
+from ..diagnosis.check import Check, CheckResult, FindingType, S
 from ..diagnosis.findings import results_of
-from .host import Host
+from .survey.host import Host
+
+
+def seen_on(server: Host, finding_type: FindingType, seen: str, /, **words: str) -> CheckResult:
+    """words: variables for the texts of the type."""
+    affected = frozenset({f"server {server.name}"})
+    return CheckResult(finding_type, server.name, seen, affected=affected, template_vars=words)
+
+
+def errors(checks: Iterable[Check[S]], state: S) -> list[str]:
+    return list(_sentences(checks, state, "error"))
+
+
+def warnings(checks: Iterable[Check[S]], state: S) -> list[str]:
+    return list(_sentences(checks, state, "warning"))
+
+
+def _sentences(checks: Iterable[Check[S]], state: S, severity: str) -> Iterator[str]:
+    return (sentence(result) for result in results_of(checks, state) if result.type.severity == severity)
+
+
+def sentence(result: CheckResult) -> str:
+    """Location, what was seen, cause, whether anything was changed, and the next step."""
+    unchanged = " Nothing was changed." if result.type.before else ""
+    seen, cause, fix = (text.strip().rstrip(".") for text in (result.seen, result.cause, result.fix))
+    return f"{result.type.hop}: {result.object} {seen}. Cause: {cause}.{unchanged} Next: {fix} ({result.type.doc})."
 
 
 def findings(host: Host, checks: Iterable[Check[S]], state: S) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from .host import Host
+from .survey.host import Host
 
 _NAMES: dict[str, Any] = {"type": "list", "elements": "str"}
 RESTORE: dict[str, Any] = {

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import ADAPTER, KEDA
-from ..chain.objects import containers_of, labels_of
-from ..chain.signs import EXPORTER, OPERATOR_TOOLKIT, gives_gpus_by_dra, plugin_container
+from ..kube.known_components import EXPORTER, OPERATOR_TOOLKIT, gives_gpus_by_dra, plugin_container
+from ..kube.objects import Manifest, containers_of, labels_of
 
 Parts = TypeVar("Parts")
 Container = Mapping[str, Any]

@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..autoscaling.quantity import parse_quantity
-from ..chain.objects import condition
+from ..kube.objects import condition
+from ..kube.quantity import parse_quantity
 
 
 def wanted_replicas(hpa: Mapping[str, Any]) -> int:

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import ADAPTER
-from ..chain.unrequested import VARIABLE
-from ..marks import marked
+from ..kube.labels import marked
+from ..kube.objects import Manifest
+from ..kube.visible_devices import VARIABLE
 from .nodes import WHOLE, GpuNode
 
 PART = "proof"

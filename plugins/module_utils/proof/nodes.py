@@ -7,11 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..autoscaling.capacity import gpus_of, gpus_per_pod
-from ..autoscaling.manifests import Manifest
-from ..autoscaling.quantity import parse_quantity
-from ..chain.objects import condition, is_ready, labels_of, name_of
 from ..chain.state.nodes import gpu_nodes as nodes_with_gpus
+from ..kube.capacity import gpus_of, gpus_per_pod
+from ..kube.objects import Manifest, condition, is_ready, labels_of, name_of
+from ..kube.quantity import parse_quantity
 from ..server.fabric import COMPLETED
 from ..server.gpu_node import OURS
 from .basis import NODE, ClusterParts, NodeParts, digest, known
@@ -23,7 +22,7 @@ _OVER = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
-class Server:
+class GpuServer:
     """What a server of the inventory reports.
 
     gpus:     number on the PCI bus, without those of other drivers.
@@ -43,7 +42,7 @@ class Server:
     fabric: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Server:
+    def of(cls, options: Mapping[str, Any]) -> GpuServer:
         """From the options of the module gpu_proof; `facts` are results of gpu_facts."""
         facts = options["facts"]
         return cls(
@@ -97,7 +96,7 @@ class GpuNode:
     is_cordoned: bool = False
     is_shared: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
-    server: Server | None = None
+    server: GpuServer | None = None
 
     @property
     def free(self) -> int:
@@ -122,7 +121,7 @@ class GpuNode:
 def gpu_nodes(
     nodes: Iterable[Manifest],
     pods: Sequence[Manifest],
-    servers: Iterable[Server],
+    servers: Iterable[GpuServer],
     cluster: ClusterParts,
     recorded: Collection[str] = (),
 ) -> list[GpuNode]:
@@ -147,7 +146,7 @@ def _has_gpus(node: Manifest, gpu_node: GpuNode, recorded: Collection[str]) -> b
     return gpu_node.machine in recorded or bool(nodes_with_gpus([node], {}))
 
 
-def _gpu_node(node: Manifest, pods: Sequence[Manifest], server: Server | None, cluster: ClusterParts) -> GpuNode:
+def _gpu_node(node: Manifest, pods: Sequence[Manifest], server: GpuServer | None, cluster: ClusterParts) -> GpuNode:
     offered = gpus_of([node])
     resource = max(offered, key=lambda name: (offered[name], name == WHOLE), default=WHOLE)
     allocatable = offered.get(resource, 0)
@@ -175,7 +174,7 @@ def _is_pressed(node: Manifest) -> bool:
     return condition(node, "DiskPressure").get("status") == "True"
 
 
-def _is_shared(resource: str, allocatable: int, labels: Mapping[str, Any], server: Server | None) -> bool:
+def _is_shared(resource: str, allocatable: int, labels: Mapping[str, Any], server: GpuServer | None) -> bool:
     """Whether a device of the resource is less than a GPU: a program sees only one of them."""
     replicas = [str(labels.get(label, "1")) for label in _REPLICAS]
     more = bool(server and server.gpus and allocatable > server.gpus)

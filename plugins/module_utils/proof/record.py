@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..autoscaling.manifests import Manifest
-from ..marks import marked
+from ..kube.labels import marked
+from ..kube.objects import Manifest
 
 NAMESPACE = "kube-system"
 NAME = "kubegpu-proof"

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from ..autoscaling.metrics import ACTIVITIES, demand_name
 from ..autoscaling.spec import WORKLOAD_LABELS, Autoscaler
-from ..chain.demand import DemandState
-from ..chain.objects import Key
+from ..chain.state.demand import DemandState
 from ..cluster.errors import ApiError, QueryError
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
+from ..kube.objects import Key
 
 _NAMES = f'__name__=~"namespace_workload:({"|".join(map(demand_name, ACTIVITIES))}):{{part}}"'
 # Longer than it takes to learn the cost of a request.

@@ -11,10 +11,10 @@ from typing import Any
 
 from ..autoscaling.pod_names import pod_names
 from ..autoscaling.spec import PODS, WORKLOAD_LABELS, Autoscaler
-from ..chain.objects import Key
 from ..chain.state.autoscaler import AutoscalerState
 from ..cluster.errors import ApiError, QueryError
-from ..cluster.prometheus import PrometheusClient, Series
+from ..cluster.prometheus_client import PrometheusClient, Series
+from ..kube.objects import Key
 
 # Points in a history, as many as a small plot shows.
 _POINTS = 60

@@ -13,11 +13,11 @@ from ..autoscaling.metrics import Metric, smoothed_evaluations, smoothed_interva
 from ..autoscaling.reaction_budget import Period, ReactionBudget
 from ..autoscaling.spec import MetricTarget
 from ..chain.exporter_options import given_collect_interval_s
-from ..chain.objects import seconds
-from ..chain.signs import EXPORTER
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import DAEMON_SETS, PODS, KubeClient
-from ..cluster.prometheus import PrometheusClient, Series
+from ..cluster.prometheus_client import PrometheusClient, Series
+from ..kube.known_components import EXPORTER
+from ..kube.objects import seconds
 
 # dcgm-exporter's own default is 30 s, Prometheus' and Kubernetes' are in their reference documentation.
 _STOCK = {"collect": 30.0, "scrape": 30.0, "evaluate": 30.0, "sync": 15.0}

@@ -6,17 +6,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import PODS as PODS_METRIC
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import Key, key_of, labels_of
-from ..chain.selectors import format_selector, labels_match
 from ..chain.state.autoscaler import AutoscalerState
 from ..chain.state.metric import MetricState
 from ..cluster.errors import ApiError
 from ..cluster.kube import PODS, KubeClient
 from ..cluster.listing import list_in
 from ..cluster.parallel import all_in_parallel
+from ..kube.label_selectors import format_selector, labels_match
+from ..kube.objects import Key, Manifest, key_of, labels_of
 from .targets import TargetState
 
 # In a namespace with more autoscalers than this, all pods are read in one request.

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from ..chain.objects import Manifest, containers_of, is_ready, labels_of
-from ..chain.selectors import format_selector, labels_match
 from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import PODS, SERVICES, KubeClient
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
+from ..kube.label_selectors import format_selector, labels_match
+from ..kube.objects import Manifest, containers_of, is_ready, labels_of
 
 Pod = TypeVar("Pod", bound=Manifest)
 

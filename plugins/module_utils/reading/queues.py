@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from ..autoscaling.promql import one_of
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import Key
 from ..cluster.errors import ApiError, QueryError
-from ..cluster.prometheus import PrometheusClient
+from ..cluster.prometheus_client import PrometheusClient
+from ..kube.objects import Key
 
 _WINDOW_S, _STEP_S = 300, 15
 _BY_REASON = "vllm:num_requests_waiting_by_reason"

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Reads a cluster in parts. Look, Before and Components add the parts for the doctor, a change and a survey."""
+"""Reads a cluster in parts. The readers of the doctor, of a change and of a survey add theirs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
-from ..autoscaling.manifests import Manifest
 from ..cluster.errors import ApiError
 from ..cluster.kube import (
     APISERVICES,
@@ -28,8 +27,9 @@ from ..cluster.kube import (
 )
 from ..cluster.listing import list_in_reach
 from ..cluster.parallel import in_parallel
-from .gaps import Gaps
-from .once import ReadOnce
+from ..kube.objects import Manifest
+from .caching_client import CachingClient
+from .unread_parts import UnreadParts
 
 
 class Listed:
@@ -72,8 +72,8 @@ class Reader:
 
     def __init__(self, kube: KubeClient, *, namespaces: Collection[str] = (), is_strict: bool = False) -> None:
         """namespaces: of the objects to read. is_strict: raise all errors except missing permissions."""
-        self.kube = ReadOnce(kube)
-        self.gaps = Gaps(is_strict)
+        self.kube = CachingClient(kube)
+        self.gaps = UnreadParts(is_strict)
         self.namespaces_in_reach = namespaces
 
     def take(self, part: str, read: Callable[[], Any], empty: Any = ()) -> Any:

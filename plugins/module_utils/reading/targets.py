@@ -6,15 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ..autoscaling.manifests import Manifest
 from ..autoscaling.spec import Autoscaler
-from ..chain.objects import Key
-from ..chain.selectors import Selector, parse_selector
 from ..cluster.errors import ApiError
 from ..cluster.kube import KubeClient, Resource
 from ..cluster.listing import list_in
 from ..cluster.parallel import in_parallel
 from ..errors import HopError
+from ..kube.label_selectors import Selector, parse_selector
+from ..kube.objects import Key, Manifest
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 from xml.etree.ElementTree import Element
 
-from .words import clean
+from .doctor_texts import clean
 
 _BREAKS = re.compile(r"(?<=[/_:@=,])(?=\w)|(?<=\.)(?=[A-Za-z])|(?<=\w-)(?=\w)|(?<=[a-z])(?=[A-Z])")
 Child: TypeAlias = "Element | str | None"

@@ -8,11 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from .elements import Child, breakable, element
-from .light import light
-from .page import page
-from .plot import plot
-from .words import (
+from .doctor_texts import (
     Report,
     at_minute,
     cluster_of,
@@ -29,6 +25,10 @@ from .words import (
     title_of,
     with_unit,
 )
+from .elements import Child, breakable, element
+from .page import page
+from .plot import plot
+from .status_symbol import light
 
 _NOT_OF_A_PATH = re.compile(r"[^\w/.#-]")
 _PAGES = "https://github.com/kubegpu/autoscale/blob/main/"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from .words import Report, clean, first_finding, name_of, scope_of
+from .doctor_texts import Report, clean, first_finding, name_of, scope_of
 
 _SUITE = "gpu_doctor"
 

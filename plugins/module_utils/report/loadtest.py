@@ -8,11 +8,11 @@ from textwrap import wrap
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from ..loadtest.answers import SENT
 from ..loadtest.shapes import LOAD
+from ..loadtest.stage_results import SENT
 from ..loadtest.verdict import Passed, judge, passed_stages
+from .doctor_texts import at_minute, clean, counted, name_of
 from .elements import breakable, element
-from .light import light
 from .page import page
 from .plot import (
     BOTTOM,
@@ -29,7 +29,7 @@ from .plot import (
     replicas_panel,
     time_axis,
 )
-from .words import at_minute, clean, counted, name_of
+from .status_symbol import light
 
 Run = Mapping[str, Any]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import Element
 
+from .doctor_texts import last, name_of, number, symbol, with_unit
 from .elements import element
-from .words import last, name_of, number, symbol, with_unit
 
 # Size of the picture. Narrow, so that its text is readable on a phone.
 WIDTH, LEFT, RIGHT, TOP, GAP, BOTTOM = 440, 46, 12, 30, 44, 40

@@ -8,9 +8,9 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from ..errors import enumeration
+from .doctor_texts import clean, counted, number
 from .elements import element, figures_table
 from .page import page
-from .words import clean, counted, number
 
 # The result of the module gpu_proof.
 Proof = Mapping[str, Any]

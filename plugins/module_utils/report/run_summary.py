@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..chain.objects import Manifest, name_of
+from ..kube.objects import Manifest, name_of
 from ..secrets import without_login
 
 _MORE_ALERTS = "no receiver. Next: set prometheus_stack_receivers"

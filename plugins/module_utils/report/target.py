@@ -10,8 +10,8 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from ..loadtest.target_search import TIMES, judge_search
+from .doctor_texts import clean, name_of
 from .elements import element
-from .light import light
 from .loadtest import goal_sentence, statistics, table
 from .page import page
 from .plot import (
@@ -30,7 +30,7 @@ from .plot import (
     draw_panel,
     time_axis,
 )
-from .words import clean, name_of
+from .status_symbol import light
 
 Run = Mapping[str, Any]
 

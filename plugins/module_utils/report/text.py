@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from textwrap import wrap
 from typing import Any
 
-from .words import (
+from .doctor_texts import (
     Report,
     clean,
     cluster_of,

@@ -7,8 +7,8 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from ..chain.objects import unix
-from .words import Report, clean
+from ..kube.objects import unix
+from .doctor_texts import Report, clean
 
 # Labels of a row, and its value.
 Row = tuple[Mapping[str, str], float]

@@ -11,7 +11,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import labels as labels_of
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import labels as labels_of
 from fake_cluster import FakeTransport
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

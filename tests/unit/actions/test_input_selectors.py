@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.selectors import detect_selectors
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.scrape_selectors import detect_selectors
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import all_rules, inputs_read
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.dcgm_fields import ANY_FIELD
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.inputs import INPUTS

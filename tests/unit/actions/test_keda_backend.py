@@ -11,10 +11,10 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions import reconcile as reconciling
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import remove
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Manifest
 from fake_cluster import FakeTransport, refusal
 from test_reconcile import HPAS, RULE_OPTIONS, RULES, autoscalers, cluster, run
 

@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.objects import make_objects
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import labels as labels_of
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import labels as labels_of
 from fake_cluster import FakeTransport, refusal
 
 KINDS = [{"api_version": "v1", "kind": "ConfigMap"}]

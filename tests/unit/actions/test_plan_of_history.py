@@ -21,18 +21,17 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan_aut
     make_plans,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
-    Manifest,
     RuleOptions,
     horizontal_pod_autoscaler,
     prometheus_rules,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaled_object import hpa_of, scaled_object
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.objects import Key
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import QueryError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import Series
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import Series
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Key, Manifest
 from fake_cluster import FakeTransport, refusal
 
 WINDOW = Window(end_s=1007, length_s=60, step_s=15)

@@ -14,10 +14,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions import p
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.prove import Prover, Request
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof import manifests
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import Server
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuServer
 from fake_cluster import FakeTransport, refusal
 from fake_cluster import Request as Asked
 
@@ -243,7 +243,7 @@ def test_gpus_in_use_wait() -> None:
 
 def test_a_gpu_that_fell_off_the_bus_fails_without_a_program() -> None:
     cluster = Cluster(gpu1=2)
-    server = Server("gpu1", gpus=2, expected=3)
+    server = GpuServer("gpu1", gpus=2, expected=3)
     outcome = prover(cluster, servers=(server,), nodes=("gpu1",)).prove()
     assert statuses(outcome) == {"gpu1": "failed"}
     assert "2 of 3 GPUs" in outcome.errors[0].seen
@@ -489,7 +489,7 @@ def test_what_this_run_does_not_read_is_neither_kept_nor_a_failure(
 ) -> None:
     """Only an obstacle together with a change, or with a repetition, leaves a run without any proof."""
     cluster = Cluster(gpu1=2)
-    servers = (Server("gpu1", gpus=2, driver="580", uuids=("a", "b"), toolkit="1.20", toolkit_config="abc"),)
+    servers = (GpuServer("gpu1", gpus=2, driver="580", uuids=("a", "b"), toolkit="1.20", toolkit_config="abc"),)
     assert not prover(cluster, servers=servers).prove().errors
     if is_changed:
         cluster.answers["GET /api/v1/nodes"]["items"][0]["status"]["nodeInfo"]["bootID"] = "another"
@@ -559,7 +559,7 @@ def test_gpus_that_pods_have_to_claim_are_not_proven_and_no_failure(
     cluster.answers["GET /api/v1/nodes"]["items"][0] = found
     cluster.answers["GET /apis/resource.k8s.io/v1/resourceslices"] = {"items": [devices]}
     fill(cluster, "busy")
-    outcome = prover(cluster, servers=(Server("claimed", gpus=2, expected=2),) if has_server else ()).prove()
+    outcome = prover(cluster, servers=(GpuServer("claimed", gpus=2, expected=2),) if has_server else ()).prove()
 
     [reason] = [row["reason"] for row in outcome.result["nodes"] if row["node"] == "claimed"]
     assert reason == "its GPUs are offered only by dynamic resource allocation, which the proof does not support"

@@ -14,20 +14,17 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import narrow_rules, reconcile, remove
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
-    SELECTORS_ANNOTATION,
-    Manifest,
-    RuleOptions,
-    autoscaler_of,
-)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions, autoscaler_of
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.before import one_query_each
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.preflight import one_query_each
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import State
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.before import Before
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import SELECTORS_ANNOTATION
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Manifest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.change_reader import ChangeReader
 from fake_cluster import FakeTransport, refusal
 
 HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
@@ -87,7 +84,7 @@ def run(
 def state_before(transport: FakeTransport, wanted: list[Autoscaler]) -> State:
     kube = KubeClient(transport)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
-    return Before(kube, prometheus, wanted, RULE_OPTIONS.namespace).state(RULE_OPTIONS)
+    return ChangeReader(kube, prometheus, wanted, RULE_OPTIONS.namespace).state(RULE_OPTIONS)
 
 
 def test_what_matches_is_only_read_and_each_kind_once() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Manifest
 from fake_cluster import FakeTransport, refusal
 from test_keda_backend import APISERVICE, KEDA, OF_KEDA, SCALED_OBJECT, SCALED_OBJECTS
 from test_reconcile import DEPLOYMENTS, PROXY, RULE_OPTIONS, RULES, cluster, deployment, run

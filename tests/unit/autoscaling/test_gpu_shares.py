@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.capacity import gpus_of, replicas_that_fit
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.gpu_shares import Claimant, divide
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.capacity import gpus_of, replicas_that_fit
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,6 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.behaviors import describe_behaviors
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
-    Manifest,
     RuleOptions,
     autoscaler_of,
     horizontal_pod_autoscaler,
@@ -16,6 +15,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Manifest
 from golden import CASES, GOLDEN, texts
 
 

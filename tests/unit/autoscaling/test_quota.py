@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.capacity import pods_within
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.capacity import pods_within
 
 POD = {
     "containers": [

@@ -11,7 +11,6 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.back
     unused_rules,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
-    Manifest,
     RuleOptions,
     autoscaler_of,
     horizontal_pod_autoscaler,
@@ -23,6 +22,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scal
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Manifest
 from golden import GOLDEN, KEDA_CASES, keda_texts
 
 QUEUE = {"name": "queue", "query": "max by (namespace, pod) (queue_length)"}

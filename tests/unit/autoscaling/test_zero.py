@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
-    Manifest,
     RuleOptions,
     autoscaler_of,
     horizontal_pod_autoscaler,
@@ -17,6 +16,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scal
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.zero import controller_gap
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Manifest
 
 QUEUE = {"name": "queue", "query": 'gateway_queue{service="chat"} or vector(0)', "per": "workload"}
 PODS_QUEUE = {"name": "waiting", "query": "max by (namespace, pod) (waiting)"}

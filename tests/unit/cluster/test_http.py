@@ -17,7 +17,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.http_get
     HttpGetter,
     is_readable_by_others,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import PrometheusClient
 
 ONE = {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {"a": "b"}, "value": [1, "2"]}]}}
 WRONG = {"status": "error", "errorType": "bad_data", "error": "parse error"}

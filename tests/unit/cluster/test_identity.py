@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.identity import (
     Cluster,
-    Server,
+    ServerIdentity,
     cluster_name,
     cluster_of,
     config_map,
@@ -33,11 +33,11 @@ def pem(content: str) -> str:
 
 PROD_CA, STAGING_CA = digests(pem("prod")), digests(pem("staging"))
 RECORD = {"name": "prod", "uid": "uid-prod", "machine_id": "machine-1", "authorities": sorted(PROD_CA)}
-GPU1 = Server("gpu1", "gpu1", "machine-1", PROD_CA, RECORD)
+GPU1 = ServerIdentity("gpu1", "gpu1", "machine-1", PROD_CA, RECORD)
 PROD = Cluster("uid-prod", PROD_CA, "prod", "uid-prod", {"gpu1": "machine-1"})
 STAGING = Cluster("uid-staging", STAGING_CA, "staging", "uid-staging", {"gpu1": "machine-9"})
-UNRECORDED = Server("gpu1", "gpu1", "machine-1", PROD_CA)
-BARE = Server("gpu1", "gpu1", "machine-1")
+UNRECORDED = ServerIdentity("gpu1", "gpu1", "machine-1", PROD_CA)
+BARE = ServerIdentity("gpu1", "gpu1", "machine-1")
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,11 @@ BARE = Server("gpu1", "gpu1", "machine-1")
         (Cluster("uid-prod", PROD_CA, machines={"gpu1": "machine-1"}), GPU1),
         (Cluster("uid-prod", PROD_CA | STAGING_CA, "prod", "uid-prod"), GPU1),
         (Cluster("uid-prod"), GPU1),
-        (STAGING, Server("gpu7", "gpu7", "machine-7")),
+        (STAGING, ServerIdentity("gpu7", "gpu7", "machine-7")),
     ],
     ids=["recorded", "server without a record", "cluster without a record", "CA rotates", "CA unknown", "no node yet"],
 )
-def test_nothing_contradicts_the_same_cluster_and_machine(cluster: Cluster, server: Server) -> None:
+def test_nothing_contradicts_the_same_cluster_and_machine(cluster: Cluster, server: ServerIdentity) -> None:
     assert mismatch(cluster, server) is None
 
 
@@ -65,8 +65,8 @@ def test_nothing_contradicts_the_same_cluster_and_machine(cluster: Cluster, serv
         (STAGING, BARE, "two machines"),
         (Cluster("uid-prod", PROD_CA, machines={"gpu1": "machine-9"}), UNRECORDED, "two machines"),
         (Cluster("uid-prod", PROD_CA, machines={"gpu1": ""}), UNRECORDED, "two machines"),
-        (Cluster("uid-prod", PROD_CA, machines={"gpu1": ""}), Server("gpu1", "gpu1", ""), "two machines"),
-        (PROD, Server("gpu1", "gpu5", "machine-5", PROD_CA, RECORD), "a copy"),
+        (Cluster("uid-prod", PROD_CA, machines={"gpu1": ""}), ServerIdentity("gpu1", "gpu1", ""), "two machines"),
+        (PROD, ServerIdentity("gpu1", "gpu5", "machine-5", PROD_CA, RECORD), "a copy"),
         (Cluster("uid-staging", STAGING_CA, "prod", "uid-prod"), BARE, "was copied from"),
     ],
     ids=[
@@ -81,7 +81,7 @@ def test_nothing_contradicts_the_same_cluster_and_machine(cluster: Cluster, serv
         "copied ConfigMap",
     ],
 )
-def test_a_mismatch_names_both_identities(cluster: Cluster, server: Server, cause: str) -> None:
+def test_a_mismatch_names_both_identities(cluster: Cluster, server: ServerIdentity, cause: str) -> None:
     error = mismatch(cluster, server)
 
     assert error is not None
@@ -119,7 +119,7 @@ def test_a_server_that_replaces_another_is_told_how() -> None:
 
 def test_a_server_that_has_just_joined_is_compared_by_its_cluster_alone() -> None:
     """Without the name of its node, which may still report the machine that had the name before."""
-    joined = Server("gpu1", "", "machine-1", PROD_CA)
+    joined = ServerIdentity("gpu1", "", "machine-1", PROD_CA)
 
     assert mismatch(Cluster("uid-prod", PROD_CA, machines={"gpu1": "machine-9"}), joined) is None
     assert mismatch(STAGING, joined) is not None
@@ -207,5 +207,7 @@ def test_a_cluster_and_a_server_are_recorded_once() -> None:
         ),
     ],
 )
-def test_a_cluster_has_a_name(cluster: Cluster, servers: list[Server], candidates: list[str], name: str) -> None:
+def test_a_cluster_has_a_name(
+    cluster: Cluster, servers: list[ServerIdentity], candidates: list[str], name: str
+) -> None:
     assert cluster_name(cluster, servers, candidates) == name

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import Manifest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import (
     HPAS,
@@ -15,7 +14,8 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube imp
     Resource,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import labels as labels_of
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import labels as labels_of
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Manifest
 from fake_cluster import FakeTransport, Request, refusal
 
 CHAT = "/apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.gpu_labels import GPU_LABELS, has_gpu_label
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.gpu_nodes import gpu_nodes
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.gpu_labels import GPU_LABELS, has_gpu_label
 
 TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
 

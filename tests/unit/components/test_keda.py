@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.filter.keda_dependents import keda_dependents
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import marked
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import marked
 
 LEAVING = {"deletionTimestamp": "2026-11-27T00:00:00Z"}
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.rejections import Rejections
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.api import AdapterConfig, ApiState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.autoscaler import AutoscalerState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import State
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.metric import MetricState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.prometheus import PrometheusState, Row
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.servers import NoCluster, Server
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.rejected_requests import Rejections
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.servers import ExaminedServer, NoCluster
 from collection import ROOT
 
 Manifest = dict[str, Any]
@@ -369,7 +369,7 @@ class Cluster:
     managed: bool = True
     replicas: int = 2
     facts: Manifest = field(default_factory=lambda: {"gpu1": {"gpus": [{}], "driver_problem": ""}})
-    servers: list[Server] = field(default_factory=list)
+    servers: list[ExaminedServer] = field(default_factory=list)
     no_cluster: NoCluster | None = None
     cuda_errors: Manifest = field(default_factory=dict)
     unrequested: Manifest = field(default_factory=dict)

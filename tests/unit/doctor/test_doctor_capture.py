@@ -14,7 +14,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.dcgm
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import Place, Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from clusters import (
     ADAPTER,

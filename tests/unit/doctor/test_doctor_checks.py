@@ -13,14 +13,14 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.promql import MODEL_SERVER
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.rejections import Rejections
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.api import AdapterConfig, ApiState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import Scope
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.metric import MetricState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.prometheus import ReplicaState, Row
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.servers import NoCluster, Server
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.rejected_requests import Rejections
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.servers import ExaminedServer, NoCluster
 from clusters import (
     ADAPTER_RULES,
     EXPORTER,
@@ -87,12 +87,15 @@ def _(cluster: Cluster) -> None:
 
 @fault("SERVER_UNREACHABLE")
 def _(cluster: Cluster) -> None:
-    cluster.servers = [Server("rack7", "rack7", unreachable="Connection timed out"), Server("gpu1", "gpu1")]
+    cluster.servers = [
+        ExaminedServer("rack7", "rack7", unreachable="Connection timed out"),
+        ExaminedServer("gpu1", "gpu1"),
+    ]
 
 
 @fault("SERVER_NOT_EXAMINED")
 def _(cluster: Cluster) -> None:
-    cluster.servers = [Server("rack7", "rack7", failed="Missing sudo password"), Server("gpu1", "gpu1")]
+    cluster.servers = [ExaminedServer("rack7", "rack7", failed="Missing sudo password"), ExaminedServer("gpu1", "gpu1")]
 
 
 @fault("DRIVER_NEEDS_REBOOT")

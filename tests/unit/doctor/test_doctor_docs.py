@@ -10,7 +10,7 @@ import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils import argspecs
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.servers import Server
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.servers import ExaminedServer
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import CHAIN, SERVER_TITLES, Hop
 from ansible_collections.kubegpu.autoscale.plugins.modules.gpu_doctor import DOCUMENTATION, RETURN
 from clusters import Cluster
@@ -88,7 +88,7 @@ def test_by_default_each_hop_is_judged_past_a_grace() -> None:
 @pytest.mark.parametrize("broken", [False, True])
 def test_the_report_is_as_its_schema_says(broken: bool) -> None:
     every_hop = tuple(SERVER_TITLES)
-    cluster = Cluster(unavailable={"facts": "not given"}, servers=[Server("gpu1", "gpu1", hops=every_hop)])
+    cluster = Cluster(unavailable={"facts": "not given"}, servers=[ExaminedServer("gpu1", "gpu1", hops=every_hop)])
     if broken:
         cluster.service_monitors, cluster.prometheus = [], {"rows": [], "up": []}
         cluster.silence("chat-0", "chat-1")

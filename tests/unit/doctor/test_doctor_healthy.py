@@ -7,9 +7,9 @@ from dataclasses import replace
 from math import nan
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.exporter_options import given_collect_interval_s
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_report import health_report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.prometheus import (
     PrometheusState,
     ReplicaState,

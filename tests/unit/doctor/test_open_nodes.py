@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.unrequested import (
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.visible_devices import (
     VARIABLE,
     depends_on_variable,
     got_by_variable,

@@ -19,7 +19,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import CHECKS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.rule import RULE_OUTSIDE_NAMESPACE
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.diagnosis.findings import results_of
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.marks import namespace_of
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import namespace_of
 from clusters import Cluster
 from every_spec import every_spec
 

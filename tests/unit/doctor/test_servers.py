@@ -12,18 +12,18 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.examine import examine_servers
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.cluster import Scope
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.servers import (
+    ExaminedServer,
     NoCluster,
-    Server,
     ServerFinding,
     server_of,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import CHAIN, Hop
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.doctor_texts import failure, headline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.html import html
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.junit import junit
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.text import text_lines
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.textfile import textfile
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.words import failure, headline
 from clusters import Cluster, crash, ids, node, turned
 from collection import ROOT
 from driver_machines import B200, L4, V100, Machine, plan
@@ -45,7 +45,7 @@ BOTH = (Hop.DRIVER, Hop.RUNTIME)
 
 
 def alone(
-    *servers: Server, gap: NoCluster = MISSING, fail_on: str = "never", facts: dict[str, Any] | None = None
+    *servers: ExaminedServer, gap: NoCluster = MISSING, fail_on: str = "never", facts: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """The report on servers without a cluster."""
     outcome = examine_servers(servers, gap, scope=Scope(), facts=facts or {}, fail_on=fail_on)
@@ -59,7 +59,7 @@ def statuses(report: dict[str, Any], hops: Sequence[str]) -> list[str]:
 
 
 def test_servers_without_a_finding_and_without_a_cluster() -> None:
-    report = alone(Server("gpu1", "gpu1", hops=BOTH), Server("cp1", "cp1", hops=BOTH))
+    report = alone(ExaminedServer("gpu1", "gpu1", hops=BOTH), ExaminedServer("cp1", "cp1", hops=BOTH))
 
     assert (report["verdict"], ids(report)) == ("partial", ["CLUSTER_MISSING"])
     assert statuses(report, ("server", *BOTH)) == ["ok"] * 3
@@ -71,7 +71,7 @@ def test_servers_without_a_finding_and_without_a_cluster() -> None:
 
 
 def test_a_bare_server_has_one_cause() -> None:
-    report = alone(Server("gpu1", "gpu1", hops=BOTH, findings=(NO_DRIVER, NO_TOOLKIT)))
+    report = alone(ExaminedServer("gpu1", "gpu1", hops=BOTH, findings=(NO_DRIVER, NO_TOOLKIT)))
 
     first, second = report["findings"]
     assert (report["verdict"], first["id"], second["id"]) == ("broken", "DRIVER_MISSING", "CLUSTER_MISSING")
@@ -92,14 +92,14 @@ def test_a_bare_server_has_one_cause() -> None:
     ],
 )
 def test_without_a_cluster_the_facts_of_a_server_count_as_well(known: dict[str, Any], found: str) -> None:
-    report = alone(Server("gpu1", "gpu1", hops=BOTH), facts={"gpu1": {"gpus": [], **known}})
+    report = alone(ExaminedServer("gpu1", "gpu1", hops=BOTH), facts={"gpu1": {"gpus": [], **known}})
 
     assert (report["verdict"], ids(report)) == ("broken", [found, "CLUSTER_MISSING"])
     assert headline(report) == "No cluster was reached. Broken on the servers: GPU nodes and drivers"
 
 
 def test_what_keeps_the_role_from_its_work_explains_what_is_missing() -> None:
-    report = alone(Server("gpu1", "gpu1", hops=BOTH, findings=(NO_DRIVER, NO_TOOLKIT, HELD)[::-1]))
+    report = alone(ExaminedServer("gpu1", "gpu1", hops=BOTH, findings=(NO_DRIVER, NO_TOOLKIT, HELD)[::-1]))
 
     assert ids(report) == ["DRIVER_PACKAGES_HELD", "CLUSTER_MISSING"]
     assert len(report["findings"][0]["consequences"]) == 2
@@ -108,7 +108,7 @@ def test_what_keeps_the_role_from_its_work_explains_what_is_missing() -> None:
 def test_servers_with_the_same_finding_and_another_fix_are_two_findings() -> None:
     other = ServerFinding(HELD.id, Hop.DRIVER, "error", HELD.seen, HELD.cause, "unhold another")
     found = [HELD, HELD, other]
-    report = alone(*(Server(f"gpu{n}", f"gpu{n}", hops=BOTH, findings=(f,)) for n, f in enumerate(found)))
+    report = alone(*(ExaminedServer(f"gpu{n}", f"gpu{n}", hops=BOTH, findings=(f,)) for n, f in enumerate(found)))
 
     held = [finding for finding in report["findings"] if finding["id"] == HELD.id]
     assert [(finding["servers"], finding["fix"]) for finding in held] == [
@@ -129,7 +129,9 @@ def test_servers_with_the_same_finding_and_another_fix_are_two_findings() -> Non
 def test_a_cluster_that_does_not_answer_is_an_error_and_one_that_is_missing_is_none(
     gap: NoCluster, fail_on: str, verdict: str, errors: int
 ) -> None:
-    outcome = examine_servers([Server("gpu1", "gpu1", hops=BOTH)], gap, scope=Scope(), facts={}, fail_on=fail_on)
+    outcome = examine_servers(
+        [ExaminedServer("gpu1", "gpu1", hops=BOTH)], gap, scope=Scope(), facts={}, fail_on=fail_on
+    )
     assert outcome.result["verdict"] == verdict
     assert len(outcome.errors) == errors
     assert gap.why in json.dumps(outcome.result["findings"])
@@ -140,7 +142,9 @@ def test_without_a_server_nothing_is_known() -> None:
 
 
 def test_a_server_that_cannot_be_reached_is_one_finding() -> None:
-    report = alone(Server("gpu1", "gpu1", hops=BOTH), Server("gpu2", "gpu2", unreachable="Connection timed out"))
+    report = alone(
+        ExaminedServer("gpu1", "gpu1", hops=BOTH), ExaminedServer("gpu2", "gpu2", unreachable="Connection timed out")
+    )
 
     assert (report["verdict"], ids(report)) == ("broken", ["SERVER_UNREACHABLE", "CLUSTER_MISSING"])
     assert "ansible gpu2 -m ping" in report["findings"][0]["fix"]
@@ -161,7 +165,7 @@ def test_a_fault_of_a_server_is_the_cause_of_its_nodes() -> None:
     cluster = without_gpus("gpu1")
     assert ids(cluster.report()) == ["DEVICE_PLUGIN_NO_NVML"]
 
-    cluster.servers = [Server("rack1-gpu1", "gpu1", hops=BOTH, findings=(NO_DRIVER,))]
+    cluster.servers = [ExaminedServer("rack1-gpu1", "gpu1", hops=BOTH, findings=(NO_DRIVER,))]
     report = cluster.report()
     [finding] = report["findings"]
     assert (finding["id"], finding["severity"], finding["servers"]) == ("DRIVER_MISSING", "error", ["rack1-gpu1"])
@@ -171,7 +175,7 @@ def test_a_fault_of_a_server_is_the_cause_of_its_nodes() -> None:
 
 def test_another_servers_fault_is_not_the_cause() -> None:
     cluster = without_gpus("gpu1")
-    cluster.servers = [Server("gpu9", "gpu9", hops=BOTH, findings=(NO_DRIVER,))]
+    cluster.servers = [ExaminedServer("gpu9", "gpu9", hops=BOTH, findings=(NO_DRIVER,))]
     assert sorted(ids(cluster.report())) == ["DEVICE_PLUGIN_NO_NVML", "DRIVER_MISSING"]
 
 
@@ -180,8 +184,8 @@ def test_a_server_is_not_explained_by_another_one() -> None:
     cluster = Cluster(nodes=[node("gpu1")], facts={})
     cluster.nodes[0]["status"]["allocatable"]["nvidia.com/gpu"] = "0"
     cluster.servers = [
-        Server("gpu1", "gpu1", hops=BOTH, findings=(HELD,)),
-        Server("gpu2", "gpu2", hops=BOTH, findings=(NO_DRIVER,)),
+        ExaminedServer("gpu1", "gpu1", hops=BOTH, findings=(HELD,)),
+        ExaminedServer("gpu2", "gpu2", hops=BOTH, findings=(NO_DRIVER,)),
     ]
     assert {"DRIVER_PACKAGES_HELD", "DRIVER_MISSING"} <= set(ids(cluster.report()))
 
@@ -189,8 +193,8 @@ def test_a_server_is_not_explained_by_another_one() -> None:
 def test_a_server_whose_node_works_breaks_nothing() -> None:
     """The role would refuse to go on, and Ansible may not reach it: the pods have their GPUs all the same."""
     servers = [
-        Server("gpu1", "gpu1", hops=BOTH, findings=(HELD,)),
-        Server("gpu2", "gpu2", unreachable="Connection timed out"),
+        ExaminedServer("gpu1", "gpu1", hops=BOTH, findings=(HELD,)),
+        ExaminedServer("gpu2", "gpu2", unreachable="Connection timed out"),
     ]
     report = Cluster(servers=servers).report()
 
@@ -202,7 +206,7 @@ def test_a_server_whose_node_works_breaks_nothing() -> None:
 
 
 def test_a_server_that_is_down_explains_its_node() -> None:
-    cluster = Cluster(servers=[Server("gpu1", "gpu1", unreachable="No route to host")])
+    cluster = Cluster(servers=[ExaminedServer("gpu1", "gpu1", unreachable="No route to host")])
     cluster.nodes[0]["status"]["conditions"] = [turned("Ready", "Unknown", 900, reason="NodeStatusUnknown")]
     report = cluster.report()
 
@@ -211,7 +215,7 @@ def test_a_server_that_is_down_explains_its_node() -> None:
 
 
 def test_each_form_of_the_report_has_the_findings_of_servers() -> None:
-    report = alone(Server("gpu1", "gpu1", hops=BOTH, findings=(HELD,)))
+    report = alone(ExaminedServer("gpu1", "gpu1", hops=BOTH, findings=(HELD,)))
 
     assert "server gpu1" in html(report)
     assert "1 of 1 server examined" in html(report)
@@ -236,7 +240,7 @@ def test_an_unknown_hop_is_refused() -> None:
 
 
 # What a plan hands over.
-def from_plan(folder: Path, machine: Machine, **survey: Any) -> Server:
+def from_plan(folder: Path, machine: Machine, **survey: Any) -> ExaminedServer:
     gathered = {"ansible_facts": {}}
     planned = plan(folder, machine, **survey)
     hostvars = {folder.name: {"__gpu_doctor_gathered": gathered, "__nvidia_driver_plan": planned}}

@@ -22,8 +22,8 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.health_rep
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.metric import MetricState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.prometheus import PrometheusState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import CHAIN, Hop
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.before import _metric
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.words import headline
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.change_reader import _metric
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.doctor_texts import headline
 from clusters import Cluster, rows
 from every_spec import OWN, every_spec
 

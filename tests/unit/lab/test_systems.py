@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server import SUPPORTED
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server.decisions import SUPPORTED
 
 from lab import upstream
 from lab.systems import systems

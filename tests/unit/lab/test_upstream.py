@@ -6,10 +6,10 @@ from fnmatch import fnmatchcase
 from itertools import chain
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd import PACKAGE
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_packages import SYSTEMS
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes import PACKAGES as KUBERNETES
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit import PACKAGES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd.decisions import PACKAGE
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver.packages import SYSTEMS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes.decisions import PACKAGES as KUBERNETES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit.decisions import PACKAGES
 
 from lab import debian, packages, upstream
 from lab.systems import systems

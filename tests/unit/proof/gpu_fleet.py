@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.basis import ClusterParts
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuNode, Server, gpu_nodes
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuNode, GpuServer, gpu_nodes
 
 RESOURCE = "nvidia.com/gpu"
 
@@ -55,5 +55,5 @@ def read(*nodes: dict[str, Any], pods: Any = (), servers: Any = (), recorded: An
     return gpu_nodes(nodes, list(pods), servers, ClusterParts(daemon_sets=[plugin()]), recorded)
 
 
-def server(node: str = "gpu1", gpus: int = 8, **more: Any) -> Server:
-    return Server(node, gpus, driver=more.pop("driver", "580.178.04"), **more)
+def server(node: str = "gpu1", gpus: int = 8, **more: Any) -> GpuServer:
+    return GpuServer(node, gpus, driver=more.pop("driver", "580.178.04"), **more)

@@ -28,10 +28,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube imp
     KubeClient,
     Resource,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof import basis
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.manifests import Options
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import Server
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuServer
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.record import DENIED, NAME, Entry, Record
 from gpu_fleet import node, plugin, server, workload
 
@@ -183,7 +183,7 @@ def changes(proof: Proof) -> Iterator[tuple[str, Proof]]:
         other = copy()
         other.kube.objects[NODES.plural][0]["status"]["nodeInfo"][field] = "another"
         yield f"node {field}", other
-    for field in fields(Server):
+    for field in fields(GpuServer):
         if getattr(SERVER, field.name) and isinstance(getattr(SERVER, field.name), (str, tuple)):
             for value in ("other", ""):
                 other = copy()

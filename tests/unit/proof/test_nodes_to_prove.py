@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import Server
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuServer
 from gpu_fleet import node, pod, read, server
 
 
@@ -33,7 +33,7 @@ def test_a_node_whose_gpus_are_not_offered_is_one_by_its_server() -> None:
         ("nvidia.com/gpu", {}, [server(gpus=2)]),
     ],
 )
-def test_of_shared_devices_one_is_proven(resource: str, labels: dict[str, str], servers: list[Server]) -> None:
+def test_of_shared_devices_one_is_proven(resource: str, labels: dict[str, str], servers: list[GpuServer]) -> None:
     (found,) = read(node(gpus=8, resource=resource, labels=labels), servers=servers)
     assert (found.is_shared, found.resource, found.asked, found.provable) == (True, resource, 1, 1)
 
@@ -44,9 +44,9 @@ def facts(**more: Any) -> dict[str, Any]:
 
 
 def test_a_server_by_its_facts() -> None:
-    found = Server.of({"node": "gpu1", "facts": facts(fabric={"0000:1b:00.0": "In Progress"})})
+    found = GpuServer.of({"node": "gpu1", "facts": facts(fabric={"0000:1b:00.0": "In Progress"})})
     assert (found.wanted, found.driver, found.unfinished) == (2, "580.178.04", {"0000:1b:00.0": "In Progress"})
 
 
 def test_an_expected_number_of_gpus() -> None:
-    assert Server.of({"node": "gpu1", "facts": facts(expected_gpus=8)}).wanted == 8
+    assert GpuServer.of({"node": "gpu1", "facts": facts(expected_gpus=8)}).wanted == 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.due_proofs import Plan, plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuNode
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.plan import Plan, plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.record import DENIED, Entry, Record, record_of
 from gpu_fleet import node, pod, read, server
 

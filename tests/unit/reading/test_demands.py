@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.demand import DemandState
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.demand import DemandState
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient, Series
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import (
+    PrometheusClient,
+    Series,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.demands import read_demands
 
 NOW = 1_000_000.0

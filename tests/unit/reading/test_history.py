@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import Series
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import Series
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.history import read_history
 
 

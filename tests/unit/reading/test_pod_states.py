@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient, Series
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.gaps import Gaps
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.prometheus import ask_prometheus
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import (
+    PrometheusClient,
+    Series,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.prometheus_queries import ask_prometheus
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.unread_parts import UnreadParts
 
 TOTAL = {"metric": {"name": "queue", "query": "sum(gateway_queue)", "per": "workload"}, "metric_type": "Object"}
 
@@ -40,7 +43,7 @@ class Asked(PrometheusClient):
 def test_only_decisions_need_them(options: dict[str, Any], reads: bool) -> None:
     wanted = Autoscaler.from_params({"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 4, **options})
     client = Asked()
-    state = ask_prometheus(Gaps(), client, [], 0.0, [wanted], [])
+    state = ask_prometheus(UnreadParts(), client, [], 0.0, [wanted], [])
     assert any("kube_pod_status_phase" in query for query in client.queries) is reads
     assert [row.labels["__name__"] for row in state.pod_states] == (["kube_pod_status_phase"] if reads else [])
     assert [row.value for row in state.pod_states_every] == ([30.0] if reads else [])

@@ -8,8 +8,8 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import DAEMON_SETS, NODES, KubeClient
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.before import Before
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.change_reader import ChangeReader
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.reader import Reader
 from fake_cluster import FakeTransport
 
@@ -105,6 +105,6 @@ def test_the_hpas_before_a_change_have_to_be_known() -> None:
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
     nobody: list[Autoscaler] = []
     with pytest.raises(ApiError):
-        print(Before(kube, prometheus, nobody, "monitoring").existing)
+        print(ChangeReader(kube, prometheus, nobody, "monitoring").existing)
     assert transport.asked[-1] == hpas
     assert len(transport.asked) == 2

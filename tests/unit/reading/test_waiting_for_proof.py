@@ -9,9 +9,9 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.verify import verify
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import PrometheusClient
 from fake_cluster import FakeTransport
-from test_observe import PROXY, autoscaler, cluster, deployment, pod
+from test_metric_values import PROXY, autoscaler, cluster, deployment, pod
 
 RULES = {
     "status": "success",

@@ -4,10 +4,10 @@ import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.kubegpu.autoscale.plugins.filter.gpu_doctor_report import FilterModule
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.doctor_texts import failure
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.html import html
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.junit import junit
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.text import text_lines
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.words import failure
 from collection import ROOT
 from doctor_reports import BROKEN
 

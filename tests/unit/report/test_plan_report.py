@@ -8,8 +8,8 @@ import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.kubegpu.autoscale.plugins.filter.gpu_autoscaler_plan_report import FilterModule
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.explanation import RecordedDecisions
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.plan import Subject, plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.replay import PlannedMetric, Setting, Trace
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.replay_plan import Subject, plan
 from collection import ROOT
 from page import read
 

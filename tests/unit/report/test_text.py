@@ -3,8 +3,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.doctor_texts import failure
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.text import text_lines
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.words import failure
 from doctor_reports import BROKEN, EVIL, FLEET, HEALTHY, HOPS, HOSTILE, MANY, REPORTS, autoscaler, finding, report
 
 

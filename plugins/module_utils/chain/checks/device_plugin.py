@@ -3,16 +3,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...autoscaling.capacity import NVIDIA
-from ...autoscaling.claims import GPU_DRIVER, class_of
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
+from ...kube.capacity import NVIDIA
+from ...kube.objects import youngest
+from ...kube.resource_claims import GPU_DRIVER, class_of
 from ..daemon_sets import NOT_CREATED, failing_pods, missing_on, obstacle, place_of
-from ..objects import youngest
+from ..finding_texts import first_and_rest
 from ..state.cluster import State
 from ..state.nodes import is_up, lost_gpus
-from ..texts import first_and_rest
 
 # Time for a driver, an image pull and the first NVML call of a new node.
 NODE_GRACE_S = 300

@@ -6,25 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...autoscaling.capacity import NVIDIA, gpus_of
 from ...diagnosis.check import ALL, CheckResult, FindingType, check
 from ...hops import Hop
+from ...kube.capacity import NVIDIA, gpus_of
+from ...kube.known_components import EXPORTER
+from ...kube.objects import KILLED, Manifest, environment, flag, labels_of, name_of, pod_spec, statuses, youngest
 from ..daemon_sets import NOT_CREATED, RESTARTS, failing_pods, missing_on, nodes_without_exporter, place_of
 from ..exporter_options import collect_interval_s, names_pods
-from ..objects import (
-    KILLED,
-    Manifest,
-    environment,
-    flag,
-    labels_of,
-    name_of,
-    pod_spec,
-    statuses,
-    youngest,
-)
-from ..signs import EXPORTER
+from ..finding_texts import first_and_rest
 from ..state.cluster import State
-from ..texts import first_and_rest
 from .device_plugin import NODE_GRACE_S
 
 # The chart's exporter becomes ready after 45 s.

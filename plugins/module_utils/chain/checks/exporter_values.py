@@ -8,19 +8,13 @@ from collections.abc import Iterator
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
+from ...kube.known_components import EXPORTER
+from ...kube.objects import Key, Manifest, containers_of, name_of, youngest
+from ...kube.visible_devices import is_admin
 from ..exporter_options import collect_interval_s, repeats_values
-from ..objects import (
-    Key,
-    Manifest,
-    containers_of,
-    name_of,
-    youngest,
-)
-from ..signs import EXPORTER
+from ..finding_texts import first_and_rest
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
-from ..texts import first_and_rest
-from ..unrequested import is_admin
 from .device_plugin import NODE_GRACE_S
 
 # The chart's exporter becomes ready after 45 s.

@@ -8,16 +8,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...autoscaling.quantity import parse_quantity
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
-from ..controllers import CONTROLLER_MANAGER, SILENT_S, silence_s
-from ..objects import condition, key_of, name_of, owners, youngest
+from ...kube.objects import condition, key_of, name_of, owners, youngest
+from ...kube.quantity import parse_quantity
+from ..controller_reports import CONTROLLER_MANAGER, SILENT_S, silence_s
+from ..finding_texts import condition_text
 from ..scaled_objects import ANNOTATION, is_set
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
-from ..texts import condition_text
 from .workload import holders_of_targets, target_of
 
 _START_GRACE_S = 120

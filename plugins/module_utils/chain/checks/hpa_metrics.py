@@ -9,17 +9,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...autoscaling.dcgm_fields import in_todays, is_field
-from ...autoscaling.quantity import parse_quantity
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...hops import Hop
+from ...kube.objects import Manifest
+from ...kube.quantity import parse_quantity
+from ...kube.rollouts import STABLE
 from ..adapter_config import name_given
 from ..exporter_options import repeats_values
-from ..objects import Manifest
-from ..rollouts import STABLE
+from ..finding_texts import quote
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..state.metric import MetricState
-from ..texts import quote
 from .hpa import rules_of
 
 _START_GRACE_S = 120

@@ -11,7 +11,9 @@ from ...autoscaling.scaled_object import hpa_name
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
-from ..objects import Manifest, condition, key_of, name_of, owners, youngest
+from ...kube.known_components import ABOUT_GPUS
+from ...kube.objects import Manifest, condition, key_of, name_of, owners, youngest
+from ..finding_texts import condition_text, quote
 from ..scaled_objects import (
     ANNOTATION,
     FINALIZER,
@@ -26,10 +28,8 @@ from ..scaled_objects import (
     prometheus_triggers,
     served_for,
 )
-from ..signs import ABOUT_GPUS
+from ..service_endpoints import services_called, unserved
 from ..state.cluster import State
-from ..texts import condition_text, quote
-from ..unserved import services_called, unserved
 from .workload import target_of
 
 _START_GRACE_S = 120

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
-from ..objects import Manifest, condition, key_of, last_seen, name_of, trouble, unix, youngest
+from ...kube.objects import Manifest, condition, key_of, last_seen, name_of, trouble, unix, youngest
+from ..finding_texts import condition_text, quote
 from ..scaled_objects import OPERATOR, addresses_of, failure_of, is_falling_back, pause_of, queries_of
+from ..service_endpoints import unserved
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
-from ..texts import condition_text, quote
-from ..unserved import unserved
 from .keda import scaled_objects_of_gpus
 from .workload import target_of
 

@@ -3,14 +3,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...autoscaling.claims import limits_of
 from ...diagnosis.check import ALL, CheckResult, FindingType, check
 from ...hops import Hop
-from ..objects import Key, Manifest, labels_of, youngest
+from ...kube.objects import Key, Manifest, labels_of, youngest
+from ...kube.resource_claims import limits_of
+from ..finding_texts import pod_names
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..state.metric import MetricState
-from ..texts import pod_names
 
 POD_WITHOUT_GPU_LIMIT = FindingType(
     "POD_WITHOUT_GPU_LIMIT",

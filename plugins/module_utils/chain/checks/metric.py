@@ -10,7 +10,7 @@ from ...autoscaling.spec import PODS as PODS_METRIC
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
-from ..objects import youngest
+from ...kube.objects import youngest
 from ..state.api import ApiState
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State

@@ -8,14 +8,14 @@ from ...autoscaling.spec import KEDA
 from ...diagnosis.check import ALL, CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
+from ...kube.objects import Manifest, clock, made_s, name_of, seconds, statuses, unix, youngest
 from ..adapter_config import fault_of, takes_all
 from ..daemon_sets import place_of
-from ..objects import Manifest, clock, made_s, name_of, seconds, statuses, unix, youngest
+from ..finding_texts import quote
 from ..scaled_objects import served_for
 from ..state.api import ApiState
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
-from ..texts import quote
 
 _START_GRACE_S = 120
 # Older restarts are ignored.

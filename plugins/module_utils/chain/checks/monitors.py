@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from ...autoscaling.promql import MODEL_SERVER
 from ...diagnosis.check import ALL, CheckResult, Evidence, FindingType, check
 from ...hops import Hop
-from ..controllers import rejection
+from ...kube.label_selectors import labels_match
+from ...kube.objects import Manifest, containers_of, labels_of, name_of, youngest
+from ..controller_reports import rejection
 from ..daemon_sets import place_of
-from ..objects import Manifest, containers_of, labels_of, name_of, youngest
+from ..finding_texts import labels_text, names_of, pod_names, selector_text
 from ..prometheus_objects import why_not_selected
-from ..selectors import labels_match
 from ..state.cluster import State
-from ..texts import labels_text, names_of, pod_names, selector_text
 
 _MONITORS = ("daemon_sets", "component_pods", "prometheus", "services", "service_monitors", "pod_monitors")
 _SELECTED = (*_MONITORS, "prometheuses", "namespaces")

@@ -7,12 +7,12 @@ from typing import Any
 
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...hops import Hop
+from ...kube.objects import Manifest, condition
 from ...server.fabric import COMPLETED
 from ...server.gpu_node import OURS
-from ..objects import Manifest, condition
+from ..finding_texts import condition_text
 from ..state.cluster import State
 from ..state.nodes import is_up
-from ..texts import condition_text
 
 DRIVER_NEEDS_REBOOT = FindingType(
     "DRIVER_NEEDS_REBOOT",

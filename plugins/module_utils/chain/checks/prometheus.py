@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from ...diagnosis.check import ALL, CheckResult, Evidence, FindingType, check
 from ...hops import Hop
+from ...kube.objects import condition, is_ready, labels_of, name_of, youngest
 from ..daemon_sets import place_of
-from ..objects import condition, is_ready, labels_of, name_of, youngest
+from ..finding_texts import condition_text
 from ..state.cluster import State
 from ..state.targets import exporter_targets
-from ..texts import condition_text
 
 _PODS = ("daemon_sets", "component_pods", "prometheus")
 

@@ -30,10 +30,10 @@ from . import (
     rule,
     scrape,
     servers,
-    unrequested,
     workload,
     workload_pods,
 )
+from . import unrequested_gpus as unrequested
 
 HOPS = {
     Hop.ACCESS: access,

@@ -17,16 +17,16 @@ from ...autoscaling.manifests import recordings_of
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
-from ..controllers import rejection
+from ...kube.objects import Manifest, labels_of, name_of, seconds, youngest
+from ..controller_reports import rejection
 from ..daemon_sets import place_of
-from ..objects import Manifest, labels_of, name_of, seconds, youngest
+from ..finding_texts import labels_text, quote
 from ..prometheus_objects import why_not_selected
-from ..rule_texts import NODE_LABELS, RATE, WINDOW, joins_pod_alone, labels_joined, labels_read
+from ..rule_queries import NODE_LABELS, RATE, WINDOW, joins_pod_alone, labels_joined, labels_read
+from ..service_endpoints import services_called, unserved
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..state.metric import MetricState
-from ..texts import labels_text, quote
-from ..unserved import services_called, unserved
 
 _START_GRACE_S = 120
 # A group that has missed this many intervals, and this much time, is no longer evaluated.

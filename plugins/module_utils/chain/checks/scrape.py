@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...hops import Hop
+from ...kube.objects import Key, is_ready, key_of, name_of, youngest
 from ..daemon_sets import place_of
-from ..objects import Key, is_ready, key_of, name_of, youngest
 from ..state.cluster import State
 from ..state.targets import exporter_targets
 from .monitors import is_exporter_unseen

@@ -11,7 +11,7 @@ from ...errors import enumeration
 from ...hops import SERVER_TITLES, Hop
 from ..state.cluster import State
 from ..state.nodes import is_up, lost_gpus
-from ..state.servers import Server, ServerFinding
+from ..state.servers import ExaminedServer, ServerFinding
 
 SERVER_UNREACHABLE = FindingType(
     "SERVER_UNREACHABLE",
@@ -63,7 +63,7 @@ def unjudged(hop: Hop, state: State) -> tuple[str, str]:
     return ("ok" if len(examined) == len(state.servers) else "partial"), summary
 
 
-def _hops_found(server: Server) -> Sequence[Hop]:
+def _hops_found(server: ExaminedServer) -> Sequence[Hop]:
     return [finding.hop for finding in server.findings]
 
 
@@ -85,7 +85,7 @@ def _escaped(text: str) -> str:
 
 
 def _result(
-    state: State, server: Server, finding_type: FindingType, seen: str, words: dict[str, str] | None = None
+    state: State, server: ExaminedServer, finding_type: FindingType, seen: str, words: dict[str, str] | None = None
 ) -> CheckResult:
     """If a server's node works, an error is only a warning."""
     if _works(state, server.node):

@@ -6,26 +6,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from ...autoscaling.capacity import nodes_are_added, pods_within, replicas_that_fit
-from ...autoscaling.claims import limits_of
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...hops import Hop
-from ..controllers import undone_rescales
-from ..objects import (
-    Manifest,
-    clock,
-    condition,
-    key_of,
-    made_s,
-    name_of,
-    owners,
-    unix,
-    youngest,
-)
+from ...kube.capacity import nodes_are_added, pods_within, replicas_that_fit
+from ...kube.objects import Manifest, clock, condition, key_of, made_s, name_of, owners, unix, youngest
+from ...kube.resource_claims import limits_of
+from ..controller_reports import undone_rescales
+from ..finding_texts import condition_text
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..state.nodes import lost_gpus
-from ..texts import condition_text
 from .workload_pods import PLACES, is_paused, place_of_workload, progress_text
 
 # A pause can be a step of a release.

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...diagnosis.check import CheckResult, Evidence, FindingType, check
 from ...hops import Hop
-from ..controllers import SCHEDULER, SILENT_S, silence_s
-from ..objects import (
+from ...kube.objects import (
+    NO_DEVICES_LEFT,
     Manifest,
     condition,
     got_on_s,
@@ -21,9 +21,10 @@ from ..objects import (
     unix,
     youngest,
 )
+from ..controller_reports import SCHEDULER, SILENT_S, silence_s
+from ..finding_texts import condition_text
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
-from ..texts import condition_text
 
 _START_GRACE_S = 120
 # The image of a model server, and its model, take minutes.
@@ -82,7 +83,7 @@ _POD_EVIDENCE = (
         "check the controller that sets the gate, for example of a load balancer: kubectl -n {namespace} describe pods",
     ),
     Evidence(
-        r"UnexpectedAdmissionError|OutOf|TopologyAffinityError",
+        NO_DEVICES_LEFT.pattern,
         "the kubelet rejects pods that were scheduled to its node, because their GPUs are missing or in use",
         "check the device plugin's pods on that node and their log; kubectl -n {namespace} describe pods",
     ),

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..objects import Manifest, is_ready, labels_of, name_of
-from ..selectors import labels_match
-from ..signs import EXPORTER, plugin_container
-from ..unrequested import got_by_variable
+from ...kube.known_components import EXPORTER, plugin_container
+from ...kube.label_selectors import labels_match
+from ...kube.objects import Manifest, is_ready, labels_of, name_of
+from ...kube.visible_devices import got_by_variable
 
 
 @dataclass(frozen=True)

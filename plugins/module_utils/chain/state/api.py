@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from ...autoscaling.spec import ADAPTER, KEDA
-from ..objects import Manifest, containers_of, flag, seconds
+from ...kube.objects import Manifest, containers_of, flag, seconds
 
 
 @dataclass(frozen=True)

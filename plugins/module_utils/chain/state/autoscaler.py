@@ -8,11 +8,10 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ...autoscaling.capacity import NVIDIA, gpus_per_pod
 from ...hops import Hop
-from ...marks import is_managed
-from ..demand import DemandState
-from ..objects import (
+from ...kube.capacity import NVIDIA, gpus_per_pod
+from ...kube.labels import is_managed
+from ...kube.objects import (
     Key,
     Manifest,
     condition,
@@ -23,9 +22,10 @@ from ..objects import (
     pods_per_replica,
     scaled_pod_spec,
 )
-from ..rejections import Rejections
-from ..rollouts import is_rollout, revisions
+from ...kube.rollouts import is_rollout, revisions
+from .demand import DemandState
 from .metric import MetricState
+from .rejected_requests import Rejections
 
 
 @dataclass(frozen=True)

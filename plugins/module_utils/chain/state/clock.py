@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ..objects import Manifest, condition, unix, youngest
+from ...kube.objects import Manifest, condition, unix, youngest
 
 
 @dataclass(frozen=True)

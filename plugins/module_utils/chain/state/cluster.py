@@ -8,11 +8,11 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ...autoscaling.claims import Devices, Needs, devices_of, needs_of, pods_on, whole_gpus
 from ...autoscaling.manifests import recordings_of
 from ...diagnosis.check import ALL
-from ..objects import Key, Manifest, key_of, youngest
-from ..signs import gives_gpus_by_dra
+from ...kube.known_components import gives_gpus_by_dra
+from ...kube.objects import Key, Manifest, key_of, youngest
+from ...kube.resource_claims import Devices, Needs, devices_of, needs_of, pods_on, whole_gpus
 from .agents import Agents
 from .api import ApiState
 from .autoscaler import AutoscalerState
@@ -20,7 +20,7 @@ from .clock import Clock
 from .nodes import gpu_nodes, is_up, offers_gpus, open_nodes
 from .prometheus import PrometheusState, Row
 from .proposal import Proposal
-from .servers import NoCluster, Server
+from .servers import ExaminedServer, NoCluster
 from .targets import exporter_targets, own_targets
 from .warnings import Warnings
 
@@ -92,7 +92,7 @@ class State:
     apis: Sequence[ApiState] = ()
     autoscalers: Sequence[AutoscalerState] = ()
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    servers: Sequence[Server] = ()
+    servers: Sequence[ExaminedServer] = ()
     no_cluster: NoCluster | None = None
     cuda_errors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unrequested: Mapping[str, str] = field(default_factory=dict)

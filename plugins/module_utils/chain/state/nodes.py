@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ...autoscaling.capacity import NVIDIA, gpus_of, is_gpu
-from ...autoscaling.quantity import parse_quantity
-from ..gpu_labels import has_gpu_label
-from ..objects import Manifest, condition, labels_of
+from ...kube.capacity import NVIDIA, gpus_of, is_gpu
+from ...kube.gpu_labels import has_gpu_label
+from ...kube.objects import Manifest, condition, labels_of
+from ...kube.quantity import parse_quantity
 from .agents import Agents
 
 # Labels with which NVIDIA's GPU operator does not offer a node's GPUs to pods, for example for virtual machines.

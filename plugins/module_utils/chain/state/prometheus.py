@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ..objects import Key, Manifest
+from ...kube.objects import Key, Manifest
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import KW_ONLY, dataclass, field
 
 from ...autoscaling.spec import Autoscaler
-from ...marks import DEFAULT_INVENTORY
-from ..objects import Key, Manifest
+from ...kube.labels import DEFAULT_INVENTORY
+from ...kube.objects import Key, Manifest
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class ServerFinding:
 
 
 @dataclass(frozen=True)
-class Server:
+class ExaminedServer:
     """name:        in the inventory.
     node:        its current or future name in the cluster.
     unreachable: why it could not be reached; empty if it was.
@@ -61,9 +61,9 @@ class NoCluster:
     is_missing: bool
 
 
-def server_of(given: Mapping[str, Any]) -> Server:
+def server_of(given: Mapping[str, Any]) -> ExaminedServer:
     """Raises: HopError for an unknown hop."""
-    return Server(
+    return ExaminedServer(
         given["name"],
         given["node"],
         given["unreachable"],

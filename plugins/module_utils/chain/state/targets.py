@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from ..objects import Key, Manifest, name_of
-from ..signs import EXPORTER
+from ...kube.known_components import EXPORTER
+from ...kube.objects import Key, Manifest, name_of
 from .prometheus import Row
 
 _STOCK_PORT = 9400

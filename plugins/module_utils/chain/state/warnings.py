@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..objects import Manifest, last_seen
+from ...kube.objects import Manifest, last_seen
 
 _SCALED_OBJECT = "ScaledObject"
 

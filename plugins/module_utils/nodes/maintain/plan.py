@@ -1,0 +1,132 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The plan of the playbook maintain: what is due on a node, and whether it may reboot into its next kernel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..survey.gpu_facts import GpuFacts
+from ..survey.host import Host
+from ..survey.program_output import Answer, lines_of
+
+_RESULT: dict[str, Any] = {"type": "dict", "default": {}}
+MAINTAIN: dict[str, Any] = {
+    "gpu_facts": _RESULT,
+    "packages": _RESULT,
+    "upgrades": _RESULT,
+    "reboot_required": _RESULT,
+    "runtime": {"type": "bool", "default": False},
+    "in_cluster": {"type": "bool", "required": True},
+    "marked": {"type": "bool", "default": False},
+}
+# Packages that follow the kernel: images, headers, what belongs to them, and their flavours' own.
+_KERNEL = re.compile(
+    r"linux-(?:image|headers|modules|generic|virtual|lowlatency|aws|azure|gcp|oracle|kvm|nvidia)(?:-.*)?"
+)
+# Those of one kernel alone, which have its release: linux-image-6.8.0-45-generic.
+_RELEASE = re.compile(r"-[0-9]+\.[0-9]+\.[0-9]+")
+_UPGRADED = re.compile(r"Inst (\S+) ")
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """What was read of one node.
+
+    packages:  installed packages linux-*.
+    upgrades:  lines of apt's simulation of their upgrade; None until it was asked.
+    reboots:   whether the system asks for a reboot.
+    runtime:   whether containerd or the toolkit gets another release.
+    marked:    whether an earlier run has cordoned the node and has not returned it.
+    """
+
+    host: Host
+    facts: GpuFacts
+    packages: Sequence[str]
+    upgrades: Answer | None
+    reboots: bool
+    runtime: bool
+    in_cluster: bool
+    marked: bool
+
+    @property
+    def kernel_packages(self) -> list[str]:
+        """Meta packages, by which a server gets new kernels."""
+        return [name for name in self.packages if _KERNEL.fullmatch(name) and not _RELEASE.search(name)]
+
+    @property
+    def upgraded(self) -> list[str]:
+        found = (_UPGRADED.match(line) for line in lines_of(self.upgrades))
+        return [match[1] for match in found if match]
+
+    @property
+    def reboot_reason(self) -> str:
+        """Empty if no reboot is due."""
+        if self.facts.pending_kernel:
+            return f"kernel {self.facts.pending_kernel} is installed, {self.host.kernel} runs"
+        if self.facts.reboot_reason:
+            return self.facts.reboot_reason
+        return "/run/reboot-required exists" if self.reboots else ""
+
+    @property
+    def due(self) -> list[str]:
+        """What is due, a clause each."""
+        return [
+            *(["containerd or the container toolkit has a newer release"] if self.runtime else []),
+            *([f"apt has newer {', '.join(self.upgraded)}"] if self.upgraded else []),
+            *([self.reboot_reason] if self.reboot_reason else []),
+            *(["an earlier run has not returned it to service"] if self.marked else []),
+        ]
+
+    @property
+    def refused(self) -> Iterator[str]:
+        if not self.in_cluster:
+            yield (
+                f"maintain -> {self.host.name}: it is no node of the cluster of kubegpu_kubeconfig, so its pods cannot "
+                "be moved. Nothing was changed. Next: check kubegpu_kubeconfig, set kubernetes_node_name if the node "
+                "has another name, or leave the host out with --limit"
+            )
+        elif self.due and self.host.is_local:
+            yield (
+                f"maintain -> {self.host.name}: Ansible runs on it, and a playbook does not reboot its own machine. "
+                "Nothing was changed. Next: run the playbook on another machine, or leave the host out with --limit"
+            )
+
+    @property
+    def no_boot(self) -> list[str]:
+        """Why the node must not reboot now."""
+        if not self.facts.next_boot_problem:
+            return []
+        kernel = self.facts.pending_kernel
+        return [
+            f"driver -> kernel: {self.host.name} was not rebooted: {self.facts.next_boot_problem}. It stays cordoned. "
+            f"Next, on the node: `dkms status`, `apt-get install linux-headers-{kernel}`, `dkms autoinstall -k "
+            f"{kernel}`; or remove that kernel with `apt-get purge linux-image-{kernel}`. Then run this again"
+        ]
+
+
+def maintain_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
+    """`params` are as MAINTAIN has them."""
+    node = Maintenance(
+        host=host,
+        facts=GpuFacts.of(params["gpu_facts"]),
+        packages=[
+            row.split()[0] for row in lines_of(Answer.of(params["packages"])) if row.split()[1:] == ["installed"]
+        ],
+        upgrades=Answer.of(params["upgrades"]),
+        reboots=bool((params["reboot_required"].get("stat") or {}).get("exists")),
+        runtime=params["runtime"],
+        in_cluster=params["in_cluster"],
+        marked=params["marked"],
+    )
+    return {
+        "refused": [*node.refused],
+        "broken": node.no_boot,
+        "due": node.due,
+        "packages": {"kernel": node.kernel_packages, "upgraded": node.upgraded},
+        "reboot": {"required": bool(node.reboot_reason), "reason": node.reboot_reason},
+        "steps": {"maintain": bool(node.due), "ask_apt": bool(node.kernel_packages)},
+        "gpus": len(node.facts.gpus),
+    }

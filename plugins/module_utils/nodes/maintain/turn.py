@@ -1,0 +1,114 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Whether a control plane may be drained, rebooted or upgraded now: only while each of the others works."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...kube.labels import CORDONED
+from ..membership.etcd_members import Member, members_of
+from ..membership.liveness import Known, is_ready
+from ..survey.host import Host
+
+TURN: dict[str, Any] = {
+    "node": {"type": "str", "required": True},
+    "addresses": {"type": "list", "elements": "str", "default": []},
+    "batch": {"type": "list", "elements": "str", "required": True},
+    "nodes": {"type": "list", "elements": "dict", "default": []},
+    "apis": {"type": "list", "elements": "dict", "default": []},
+    "etcd": {"type": "dict", "default": {}},
+    "etcd_health": {"type": "list", "elements": "dict", "default": []},
+}
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Of one control plane.
+
+    own:     its addresses; empty if they were not gathered. Its machine ID has been compared before.
+    batch:   hosts that the play changes at the same time.
+    nodes:   control plane nodes of the cluster.
+    apis:    names of those whose API server is ready.
+    members: of etcd; empty for an external one.
+    """
+
+    host: str
+    node: str
+    own: Collection[str]
+    batch: Sequence[str]
+    nodes: Sequence[Mapping[str, Any]]
+    apis: Collection[str]
+    members: Sequence[Member]
+
+    @property
+    def refused(self) -> Iterator[str]:
+        if len(self.batch) > 1:
+            others = ", ".join(name for name in self.batch if name != self.host)
+            yield self._error(
+                f"{others} would be changed at the same time",
+                f"add {self.host} to the group kube_control_plane, whose hosts are changed one at a time",
+            )
+        life = Known(self.nodes, self.members).life(self.node, self.own) if self.own else None
+        if life:
+            yield self._error(
+                f"{life.text} at {life.address or 'an unknown address'}, which {self.host} does not have",
+                f"on {self.host}: `hostnamectl set-hostname NAME`",
+            )
+        for name, mark in self._marked:
+            yield self._error(
+                f"{name} has the annotation {mark}: another run takes it out of service, or was killed",
+                f"wait for that run, or run this with --limit for {name}. If no run is at work and that fails as "
+                f"well: `kubectl annotate node {name} {mark}-` and `kubectl uncordon {name}`",
+            )
+        broken = [*self._silent, *self._unhealthy]
+        if broken:
+            yield self._error(
+                "; ".join(broken),
+                "fix that control plane first: `journalctl -u kubelet` on it, or run this with --limit for it. If "
+                "it is lost: `ansible-playbook kubegpu.autoscale.cluster -e kubernetes_lost_nodes=NAME`",
+            )
+
+    @property
+    def _marked(self) -> Iterator[tuple[str, str]]:
+        """Other control planes, with the annotation of their run."""
+        for node in self.nodes:
+            marks = [mark for mark in node["metadata"].get("annotations") or {} if mark.startswith(CORDONED)]
+            if marks and node["metadata"]["name"] != self.node:
+                yield node["metadata"]["name"], marks[0]
+
+    @property
+    def _silent(self) -> Iterator[str]:
+        for node in self.nodes:
+            name = str(node["metadata"]["name"])
+            if name != self.node and name not in self.apis:
+                yield f"the API server of {name} is not ready"
+            elif name != self.node and not is_ready(node):
+                yield f"the node {name} is not Ready"
+
+    @property
+    def _unhealthy(self) -> Iterator[str]:
+        for member in self.members:
+            if member.name != self.node and not member.is_learner and not member.is_healthy:
+                yield f"the etcd member {member.name or '(never started)'} is not healthy"
+
+    def _error(self, seen: str, fix: str) -> str:
+        return (
+            f"etcd -> {self.host}: {seen}. Without {self.node} as well, etcd could lose its majority. Nothing "
+            f"more was changed on {self.host}. Next: {fix}"
+        )
+
+
+def turn_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
+    """`params` are as TURN has them."""
+    turn = Turn(
+        host=host.name,
+        node=params["node"],
+        own=params["addresses"],
+        batch=params["batch"],
+        nodes=params["nodes"],
+        apis={str(row["item"]["metadata"]["name"]) for row in params["apis"] if row.get("status") == 200},
+        members=members_of(params["etcd"].get("json") or {}, params["etcd_health"]),
+    )
+    return {"refused": [*turn.refused]}

@@ -1,0 +1,190 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Checks why a server cannot become a node, and why several cannot become one cluster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ...diagnosis.check import ALL, CheckResult, FindingType, check
+from ...hops import Hop
+from ..findings import seen_on
+from .decisions import SUPPORTED, Servers, ServerSurvey
+
+SYSTEM_UNSUPPORTED = FindingType(
+    "SERVER_SYSTEM_UNSUPPORTED",
+    Hop.SERVER,
+    "error",
+    "the roles support {supported}",
+    "install one of these, or remove the host from kube_control_plane and kube_node",
+    before="refuse",
+)
+
+
+@check("the system is supported", SYSTEM_UNSUPPORTED)
+def system_is_supported(server: ServerSurvey) -> Iterator[CheckResult]:
+    if not server.is_supported:
+        supported = f"{', '.join(SUPPORTED[:-1])} and {SUPPORTED[-1]}"
+        seen = f"runs {server.host.system}, which is not supported"
+        yield seen_on(server.host, SYSTEM_UNSUPPORTED, seen, supported=supported)
+
+
+NOT_ROOT = FindingType(
+    "SERVER_NOT_ROOT",
+    Hop.SERVER,
+    "error",
+    "the roles install packages and write to /etc",
+    "set `become: true` in the play, or connect as root",
+    before="refuse",
+)
+
+
+@check("tasks run as root", NOT_ROOT)
+def tasks_run_as_root(server: ServerSurvey) -> Iterator[CheckResult]:
+    if server.uid != 0 and server.is_supported:
+        yield seen_on(server.host, NOT_ROOT, f"is connected as {server.user}, not as root")
+
+
+DISK_FULL = FindingType(
+    "SERVER_DISK_FULL",
+    Hop.SERVER,
+    "error",
+    "packages, images and containers would fill the disk, and the kubelet evicts pods from a full one",
+    "free disk space there (`df -h {folders}`), or set kubegpu_free_gib to what you know to be enough",
+    before="refuse",
+)
+
+
+@check("there is free disk space", DISK_FULL)
+def disk_has_room(server: ServerSurvey) -> Iterator[CheckResult]:
+    if server.full:
+        rows = "; ".join(
+            f"{server.free_gib[folder]} GiB for {folder}, wanted {server.wanted_gib[folder]}" for folder in server.full
+        )
+        yield seen_on(server.host, DISK_FULL, f"has too little free disk space: {rows}", folders=" ".join(server.full))
+
+
+CLOCK_WRONG = FindingType(
+    "SERVER_CLOCK_WRONG",
+    Hop.SERVER,
+    "error",
+    "certificates are not valid yet or expire early, tokens of joins as well, and etcd needs clocks that agree",
+    "on the server: `timedatectl set-ntp true` (package systemd-timesyncd or chrony), and `timedatectl` until it shows "
+    "that the clock is synchronized; check the controller's clock, too",
+    before="refuse",
+)
+
+
+@check("its clock agrees with the controller's", CLOCK_WRONG)
+def clock_agrees(server: ServerSurvey) -> Iterator[CheckResult]:
+    if server.clock_is_wrong:
+        ahead = server.clock_ahead
+        seen = f"has a clock that is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the controller's"
+        yield seen_on(server.host, CLOCK_WRONG, seen)
+
+
+PORT_BLOCKED = FindingType(
+    "SERVER_PORT_BLOCKED",
+    Hop.SERVER,
+    "error",
+    "something between the servers drops the connections, so its join, etcd or `kubectl logs` would time out",
+    "allow these ports on the other servers (`ufw allow from SUBNET to any port PORT proto tcp`, security groups, the "
+    "switch); docs/servers.md lists all",
+    before="refuse",
+)
+
+
+@check("it reaches the ports of other servers", PORT_BLOCKED)
+def ports_are_open(server: ServerSurvey) -> Iterator[CheckResult]:
+    if server.unreached:
+        rows = ", ".join(f"{address} ({reason})" for address, reason in sorted(server.unreached.items()))
+        yield seen_on(server.host, PORT_BLOCKED, f"does not reach {rows}")
+
+
+MISSING = FindingType(
+    "SERVER_MISSING",
+    Hop.SERVER,
+    "error",
+    "by default a run works on all servers or on none",
+    "`ansible {first} -m ping`; or set kubegpu_fail_fast: false to skip such servers",
+    before="refuse",
+)
+CONTROL_PLANE_MISSING = FindingType(
+    "SERVER_CONTROL_PLANE_MISSING",
+    Hop.SERVER,
+    "error",
+    "control planes are never skipped: with one less, etcd loses its majority when the next one restarts",
+    "`ansible {first} -m ping`, and fix that control plane; or remove it from the inventory, and list its node in "
+    "kubernetes_lost_nodes",
+    before="refuse",
+)
+
+
+@check("no server is missing", MISSING, CONTROL_PLANE_MISSING)
+def all_servers_are_there(servers: Servers) -> Iterator[CheckResult]:
+    if servers.missing:
+        names, first = ", ".join(servers.missing), servers.missing[0]
+        if servers.fail_fast:
+            yield _seen(MISSING, names, "did not answer", first=first)
+        else:
+            yield _seen(CONTROL_PLANE_MISSING, names, "did not answer, or failed above", first=first)
+
+
+NAME_SHARED = FindingType(
+    "SERVER_NAME_SHARED",
+    Hop.SERVER,
+    "error",
+    "a cluster identifies its nodes by their host names",
+    "give each server a unique name: `hostnamectl set-hostname NAME`",
+    before="refuse",
+)
+NAME_INVALID = FindingType(
+    "SERVER_NAME_INVALID",
+    Hop.SERVER,
+    "error",
+    "names of nodes have letters a-z, digits, `-` and `.`",
+    "on the node: `hostnamectl set-hostname NAME`",
+    before="refuse",
+)
+_NAME = re.compile("[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+
+
+@check("each server has a unique and valid node name", NAME_SHARED, NAME_INVALID)
+def names_fit(servers: Servers) -> Iterator[CheckResult]:
+    for hostname, names in servers.by_hostname.items():
+        if len(names) > 1:
+            yield _seen(NAME_SHARED, " and ".join(names), f"have the same host name, {hostname}")
+        if not _NAME.fullmatch(hostname):
+            yield _seen(NAME_INVALID, names[0], f"has the host name {hostname}")
+
+
+SUBNETS = FindingType(
+    "SERVER_SUBNETS",
+    Hop.SERVER,
+    "error",
+    "kubernetes_cni: bridge routes the pods of a node by its address, which has to be a neighbor's of all others",
+    "set kubernetes_cni: flannel, which works across subnets (cilium and calico do, too); or, if the servers have a "
+    "second network in common, kubernetes_node_ip of each to its address there",
+    before="refuse",
+)
+_AT_MOST = 5
+
+
+@check("the network bridge connects servers of one subnet", SUBNETS)
+def bridge_has_one_subnet(servers: Servers) -> Iterator[CheckResult]:
+    if servers.network == "bridge" and len(servers.by_subnet) > 1:
+        rows = [f"{_shortened(names)} in {subnet}" for subnet, names in servers.by_subnet.items()]
+        yield _seen(SUBNETS, "servers", f"are in several subnets: {'; '.join(rows)}")
+
+
+def _shortened(names: tuple[str, ...]) -> str:
+    rest = len(names) - _AT_MOST
+    return ", ".join(names[:_AT_MOST]) + (f" and {rest} more" if rest > 0 else "")
+
+
+SERVER = (system_is_supported, tasks_run_as_root, disk_has_room, clock_agrees, ports_are_open)
+SERVERS = (all_servers_are_there, names_fit, bridge_has_one_subnet)
+
+
+def _seen(finding_type: FindingType, names: str, seen: str, **words: str) -> CheckResult:
+    return CheckResult(finding_type, names, seen, affected=frozenset({ALL}), template_vars=words)

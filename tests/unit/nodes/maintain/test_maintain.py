@@ -1,0 +1,98 @@
+"""What is due on a node, and which kernel it does not reboot into."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.maintain.plan import MAINTAIN, maintain_plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
+from planned import HOST, planned, said
+
+FACTS: dict[str, Any] = {
+    "gpus": [{"pci_address": "0000:01:00.0", "generation": "ada", "mig_capable": False, "bound_driver": "nvidia"}],
+    "driver_flavour": "open",
+    "driver_branch_max": None,
+    "nvswitches": [],
+    "fabric_manager_needed": False,
+    "nvlsm_needed": False,
+    "secure_boot": False,
+    "driver_version_loaded": "580.95.05",
+    "driver_version_installed": "580.95.05",
+    "driver_origin": "package",
+    "driver_problem": "",
+    "reboot_reason": "",
+    "kernel_pending": None,
+    "next_boot_problem": "",
+}
+PENDING = {"kernel_pending": "6.1.0-41-amd64"}
+NODE = replace(HOST, clusters=("/etc/kubernetes/kubelet.conf",))
+
+
+def plan(host: Host = NODE, facts: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    given = {"gpu_facts": FACTS | (facts or {}), "in_cluster": True}
+    return planned(maintain_plan, MAINTAIN, given | more, host)
+
+
+def test_nothing_is_due_on_a_node_that_is_up_to_date() -> None:
+    made = plan()
+
+    assert (made["due"], made["refused"], made["broken"]) == ([], [], [])
+    assert not made["steps"]["maintain"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"runtime": True}, "containerd or the container toolkit has a newer release"),
+        (
+            {"upgrades": said("Inst linux-image-amd64 [6.1.1] (6.1.2 Debian)", "Conf x")},
+            "apt has newer linux-image-amd64",
+        ),
+        ({"facts": PENDING}, "kernel 6.1.0-41-amd64 is installed, 6.1.0-40-amd64 runs"),
+        ({"reboot_required": {"stat": {"exists": True}}}, "/run/reboot-required exists"),
+        ({"facts": {"reboot_reason": "driver 570 is loaded, but 580 is installed"}}, "driver 570 is loaded"),
+        ({"marked": True}, "an earlier run has not returned it to service"),
+    ],
+)
+def test_what_is_due_is_named(given: dict[str, Any], words: str) -> None:
+    made = plan(**given)
+
+    assert made["steps"]["maintain"]
+    assert [due for due in made["due"] if words in due]
+
+
+def test_kernels_follow_their_meta_packages() -> None:
+    rows = [
+        *("linux-image-generic-hwe-24.04 installed", "linux-headers-generic-hwe-24.04 installed"),
+        *("linux-generic-hwe-24.04 installed", "linux-modules-nvidia-580-server-open-generic installed"),
+        *("linux-image-6.8.0-45-generic installed", "linux-headers-6.8.0-45 installed"),
+        *("linux-firmware installed", "linux-libc-dev installed", "linux-image-amd64 config-files"),
+    ]
+
+    assert plan(packages=said(*rows))["packages"]["kernel"] == [
+        "linux-image-generic-hwe-24.04",
+        "linux-headers-generic-hwe-24.04",
+        "linux-generic-hwe-24.04",
+        "linux-modules-nvidia-580-server-open-generic",
+    ]
+
+
+def test_a_node_does_not_reboot_into_a_kernel_without_the_module() -> None:
+    problem = "kernel 6.1.0-41-amd64 boots next, and driver 580.95.05 has no module for it"
+
+    [broken] = plan(facts=PENDING | {"next_boot_problem": problem})["broken"]
+
+    assert problem in broken
+    assert "It stays cordoned" in broken
+    assert "apt-get install linux-headers-6.1.0-41-amd64" in broken
+
+
+def test_a_server_that_cannot_be_drained_is_not_maintained() -> None:
+    assert "it is no node of the cluster" in plan(in_cluster=False)["refused"][0]
+
+
+def test_the_machine_that_ansible_runs_on_does_not_reboot() -> None:
+    assert "a playbook does not reboot its own machine" in plan(replace(NODE, is_local=True), PENDING)["refused"][0]
+    assert plan(replace(NODE, is_local=True))["refused"] == []
