@@ -15,7 +15,6 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.apt_plan i
     apt_plan,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd_plan import CONTAINERD, containerd_plan
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver_plan import DRIVER, driver_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.drop_in_plan import DROP_IN, drop_in_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.host import Host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes_plan import KUBERNETES, kubernetes_plan
@@ -28,7 +27,6 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server_pla
     server_plan,
     servers_plan,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit_plan import TOOLKIT, toolkit_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.turn import TURN, turn_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.unrequested import UNREQUESTED, unrequested_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import secrets_in
@@ -47,10 +45,8 @@ PLANS = {
     "servers": (SERVERS, servers_plan),
     "apt": (APT, apt_plan),
     "apt_offer": (APT_OFFER, apt_offer_plan),
-    "driver": (DRIVER, driver_plan),
     "containerd": (CONTAINERD, containerd_plan),
     "drop_in": (DROP_IN, drop_in_plan),
-    "toolkit": (TOOLKIT, toolkit_plan),
     "unrequested": (UNREQUESTED, unrequested_plan),
     "kubernetes": (KUBERNETES, kubernetes_plan),
     "reach": (REACH, reach_plan),
