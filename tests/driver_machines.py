@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver.plan import DRIVER, driver_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.gpu_node import GpuNode
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host import read_host
@@ -22,6 +20,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.machine i
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.pci import NVIDIA, PciDevice
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
+from planned import plan_of
 
 from lab.versions import versions
 
@@ -107,16 +106,7 @@ def plan(folder: Path, machine: Machine, **survey: Any) -> dict[str, Any]:
 
 
 def _plan(host: Host, machine: Machine, survey: Mapping[str, Any]) -> dict[str, Any]:
-    options = {
-        "state": "present",
-        "source": "cuda_repo",
-        "nvlsm_version": versions()["packages"]["nvlsm"],
-        "versions": versions(),
-        **{name.removeprefix("nvidia_driver_"): value for name, value in machine.options.items()},
-    }
-    checked = ArgumentSpecValidator(DRIVER).validate({"options": options, "survey": dict(survey)})
-    assert not checked.error_messages
-    return driver_plan(host, checked.validated_parameters)
+    return plan_of("nvidia_driver", survey, host, nvlsm_version=versions()["packages"]["nvlsm"], **machine.options)
 
 
 def play(

@@ -19,7 +19,6 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd
     drop_in_plan,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd.plan import CONTAINERD, containerd_plan
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver.plan import DRIVER, driver_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes.plan import KUBERNETES, kubernetes_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.maintain.plan import MAINTAIN, maintain_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.maintain.turn import TURN, turn_plan
@@ -32,7 +31,6 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server.pla
     servers_plan,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit.plan import TOOLKIT, toolkit_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit.unrequested_gpus import (
     UNREQUESTED,
     unrequested_plan,
@@ -53,10 +51,8 @@ PLANS = {
     "servers": (SERVERS, servers_plan),
     "apt": (APT, apt_plan),
     "apt_offer": (APT_OFFER, apt_offer_plan),
-    "driver": (DRIVER, driver_plan),
     "containerd": (CONTAINERD, containerd_plan),
     "drop_in": (DROP_IN, drop_in_plan),
-    "toolkit": (TOOLKIT, toolkit_plan),
     "unrequested": (UNREQUESTED, unrequested_plan),
     "kubernetes": (KUBERNETES, kubernetes_plan),
     "reach": (REACH, reach_plan),

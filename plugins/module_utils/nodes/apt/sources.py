@@ -72,6 +72,6 @@ class AptSet:
         return plain({**asdict(self), "pinned": self.pinned or self.packages})
 
 
-def installed_before(slurp: Mapping[str, Any]) -> tuple[str, ...]:
+def installed_before(slurp: Mapping[str, Any] | None) -> tuple[str, ...]:
     """Recorded names of packages that were installed before the pin, from ansible.builtin.slurp."""
     return tuple(line for line in slurped(slurp).splitlines() if not line.startswith("#"))

@@ -24,47 +24,11 @@ NVLINK = "/etc/modules-load.d/kubegpu-nvlink.conf"
 UVM = "/etc/systemd/system/kubegpu-nvidia-uvm.service"
 PERSISTENCE = "/etc/systemd/system/nvidia-persistenced.service.d/kubegpu.conf"
 
-_NAMES = {"type": "list", "elements": "str"}
-OPTIONS: dict[str, Any] = {
-    "state": {"type": "str", "required": True, "choices": ["present", "existing", "absent"]},
-    "source": {"type": "str", "required": True, "choices": ["cuda_repo", "debian", "ubuntu_prebuilt"]},
-    "version": {"type": "str", "default": ""},
-    "flavour": {"type": "str", "default": "auto", "choices": ["auto", "open", "proprietary"]},
-    "nvlsm_version": {"type": "str", "required": True},
-    "versions": {"type": "dict", "required": True},
-    "packages": _NAMES,
-    "fabric_packages": _NAMES,
-    "kernel_headers": _NAMES,
-    "mok_certificate": {"type": "str"},
-    "reboot_ok": {"type": "bool"},
-    "ignored_gpus": _NAMES | {"default": []},
-    "expected_gpus": {"type": "int"},
-}
-_RESULT = {"type": "dict", "default": {}}
-SURVEY: dict[str, Any] = {
-    "gpu_facts": _RESULT,
-    "packages": _RESULT,
-    "components": {"type": "list", "elements": "dict", "default": []},
-    "key_test": _RESULT,
-    "offered": _RESULT,
-    "shown": _RESULT,
-    "described": _RESULT,
-    "rebooted": {"type": "bool", "default": False},
-    "pin": _RESULT,
-    "before": _RESULT,
-    "failure": _RESULT,
-    "build_logs": {"type": "list", "elements": "dict", "default": []},
-    "build_log": _RESULT,
-}
-DRIVER: dict[str, Any] = {
-    "options": {"type": "dict", "required": True, "options": OPTIONS},
-    "survey": {"type": "dict", "required": True, "options": SURVEY},
-}
 
-
-def driver_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` are as DRIVER has them."""
-    driver = Driver(host, _options(params["options"]), _survey(params["survey"]))
+def driver_plan(options: DriverOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
+    """survey: the host, the fact gpu_facts, and results of the tasks that have run."""
+    host = Host.of(survey["host"])
+    driver = Driver(host, options, _survey(survey))
     return {
         "refused": errors(BEFORE, driver) if driver.is_wanted else [],
         "broken": errors(AFTER, driver),
@@ -134,25 +98,20 @@ def _unload(module: str) -> list[str]:
     return ["--remove-holders", module] if module == "nova_core" else [module] if module else []
 
 
-def _options(given: Mapping[str, Any]) -> DriverOptions:
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    return DriverOptions(**values)
-
-
-def _survey(read: Mapping[str, Any]) -> DriverSurvey:
-    listed = Answer.of(read["packages"])
+def _survey(survey: Mapping[str, Any]) -> DriverSurvey:
+    listed = Answer.of(survey.get("packages"))
     return DriverSurvey(
-        facts=GpuFacts.of(read["gpu_facts"]),
+        facts=GpuFacts.of(survey.get("gpu_facts", {})),
         packages=dpkg.packages(listed.lines if listed else ()),
-        components=_components(read["components"]),
-        key_test=Answer.of(read["key_test"]),
-        offered=Answer.of(read["offered"]),
-        shown=Answer.of(read["shown"]),
-        described=Answer.of(read["described"]),
-        rebooted=read["rebooted"],
-        is_ours=read["pin"].get("exists"),
-        before=installed_before(read["before"]),
-        failure=_failure(read) if read["failure"] else None,
+        components=_components(survey.get("components", [])),
+        key_test=Answer.of(survey.get("key_test")),
+        offered=Answer.of(survey.get("offered")),
+        shown=Answer.of(survey.get("shown")),
+        described=Answer.of(survey.get("described")),
+        rebooted=survey.get("rebooted", False),
+        is_ours=survey.get("pin", {}).get("exists"),
+        before=installed_before(survey.get("before")),
+        failure=_failure(survey) if survey.get("failure") else None,
     )
 
 
@@ -162,8 +121,8 @@ def _components(results: list[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(line for answer in answers if answer for line in answer.lines)
 
 
-def _failure(read: Mapping[str, Any]) -> Failure:
-    failed = read["failure"]
+def _failure(survey: Mapping[str, Any]) -> Failure:
+    failed = survey["failure"]
     words = " ".join(str(failed[name]) for name in ("msg", "stderr") if failed.get(name))
-    logs = sorted(read["build_logs"], key=lambda file: float(file["mtime"]))
-    return Failure(words, tuple(file["path"] for file in logs), slurped(read["build_log"]))
+    logs = sorted(survey.get("build_logs", []), key=lambda file: float(file["mtime"]))
+    return Failure(words, tuple(file["path"] for file in logs), slurped(survey.get("build_log")))

@@ -27,8 +27,8 @@ class Found:
     entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, result: Mapping[str, Any]) -> Found:
-        return cls({entry["path"]: entry for entry in result.get("files") or ()})
+    def of(cls, result: Mapping[str, Any] | None) -> Found:
+        return cls({entry["path"]: entry for entry in (result or {}).get("files") or ()})
 
     def __contains__(self, path: str) -> bool:
         return path in self.entries
@@ -55,6 +55,6 @@ class Found:
         return state == (checksum, file.mode, 0, 0)
 
 
-def slurped(result: Mapping[str, Any]) -> str:
+def slurped(result: Mapping[str, Any] | None) -> str:
     """Content of a file from ansible.builtin.slurp; empty if it was not read."""
-    return b64decode(result.get("content") or "").decode(errors="replace")
+    return b64decode((result or {}).get("content") or "").decode(errors="replace")

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,11 @@ class Host:
     clusters: tuple[str, ...] = ()
     release: str = ""
     now: float = 0
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Host:
+        """From `_common_host`, or a part of it."""
+        return cls(**{**facts, "clusters": tuple(facts.get("clusters", ()))})
 
     @property
     def distribution(self) -> str:

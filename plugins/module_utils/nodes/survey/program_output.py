@@ -17,7 +17,7 @@ class Answer:
     error: str = ""
 
     @classmethod
-    def of(cls, result: Mapping[str, Any]) -> Answer | None:
+    def of(cls, result: Mapping[str, Any] | None) -> Answer | None:
         """None for a task that did not run: it was skipped, or will run later."""
         if not result or result.get("skipped"):
             return None

@@ -14,36 +14,11 @@ from ..survey.program_output import Answer
 from .checks import AFTER, BEFORE, NOW
 from .decisions import RUNTIME, Toolkit, ToolkitOptions, ToolkitSurvey
 
-OPTIONS: dict[str, Any] = {
-    "state": {"type": "str", "required": True, "choices": ["present", "absent"]},
-    "version": {"type": "str", "default": ""},
-    "versions": {"type": "dict", "required": True},
-    "runtimes": {"type": "list", "elements": "str", "required": True, "choices": ["containerd"]},
-    "default_runtime": {"type": "bool", "required": True},
-    "systemd_cgroup": {"type": "bool", "required": True},
-    "verify_container": {"type": "bool", "required": True},
-    "upgrade_ok": {"type": "bool", "default": False},
-}
-_RESULT = {"type": "dict", "default": {}}
-SURVEY: dict[str, Any] = {
-    "gpu_facts": _RESULT,
-    "installed": _RESULT,
-    "spec": _RESULT,
-    "devices": _RESULT,
-    "modes": _RESULT,
-    "listed": _RESULT,
-    "shown": _RESULT,
-}
-TOOLKIT: dict[str, Any] = {
-    "options": {"type": "dict", "required": True, "options": OPTIONS},
-    "survey": {"type": "dict", "required": True, "options": SURVEY},
-}
 
-
-def toolkit_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` are as TOOLKIT has them."""
-    given, read = params["options"], params["survey"]
-    toolkit = Toolkit(host, ToolkitOptions(**{**given, "runtimes": tuple(given["runtimes"])}), _survey(read))
+def toolkit_plan(options: ToolkitOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
+    """survey: the host, the fact gpu_facts, and results of the tasks that have run."""
+    host = Host.of(survey["host"])
+    toolkit = Toolkit(host, options, _survey(survey))
     apt = toolkit.apt.describe()
     return {
         "refused": errors(BEFORE, toolkit),
@@ -72,13 +47,13 @@ def _steps(toolkit: Toolkit) -> dict[str, bool]:
     }
 
 
-def _survey(read: Mapping[str, Any]) -> ToolkitSurvey:
+def _survey(survey: Mapping[str, Any]) -> ToolkitSurvey:
     return ToolkitSurvey(
-        facts=GpuFacts.of(read["gpu_facts"]),
-        installed=Answer.of(read["installed"]),
-        has_spec=read["spec"].get("matched", 0) > 0,
-        devices=Answer.of(read["devices"]),
-        modes=Answer.of(read["modes"]),
-        listed=Answer.of(read["listed"]),
-        shown=read["shown"].get("result"),
+        facts=GpuFacts.of(survey.get("gpu_facts", {})),
+        installed=Answer.of(survey.get("installed")),
+        has_spec=survey.get("spec", {}).get("matched", 0) > 0,
+        devices=Answer.of(survey.get("devices")),
+        modes=Answer.of(survey.get("modes")),
+        listed=Answer.of(survey.get("listed")),
+        shown=survey.get("shown", {}).get("result"),
     )

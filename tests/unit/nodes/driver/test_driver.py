@@ -872,7 +872,7 @@ def test_an_ignored_card_is_not_counted_though_the_driver_shows_it(tmp_path: Pat
     lines = [gpu().replace("00:00.0", "0A:00.0"), gpu()]
     for ignored, counts in ([], False), (["0000:0a:00.0"], True), ("0000:0a:00.0,0000:0b:00.0", True):
         folder = tmp_path / str(len(ignored))
-        machine = replace(IN_USE, options={"ignored_gpus": ignored})
+        machine = replace(IN_USE, options={"kubegpu_ignored_gpus": ignored})
         assert (plan(folder, machine, shown=shown(*lines))["broken"] == []) is counts
 
 

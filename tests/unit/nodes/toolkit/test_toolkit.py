@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit.checks import AFTER, BEFORE
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit.plan import TOOLKIT, toolkit_plan
 from driver_machines import node_facts
+from planned import plan_of
 
 from lab.versions import versions
 
@@ -22,20 +21,7 @@ LOADED = "580.178.04"
 def plan(
     facts: dict[str, Any], survey: dict[str, Any] | None = None, host: Host = HOST, **options: Any
 ) -> dict[str, Any]:
-    given = {
-        "state": "present",
-        "versions": versions(),
-        "runtimes": ["containerd"],
-        "default_runtime": False,
-        "systemd_cgroup": True,
-        "verify_container": True,
-        **options,
-    }
-    checked = ArgumentSpecValidator(TOOLKIT).validate(
-        {"options": given, "survey": {"gpu_facts": facts, **(survey or {})}}
-    )
-    assert not checked.error_messages
-    return toolkit_plan(host, checked.validated_parameters)
+    return plan_of("nvidia_container_toolkit", {"gpu_facts": facts, **(survey or {})}, host, **options)
 
 
 def gpus(count: int, **facts: Any) -> dict[str, Any]:

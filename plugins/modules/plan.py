@@ -1,0 +1,97 @@
+#!/usr/bin/python
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# The action plugin of this name does the work, on the controller.
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: plan
+short_description: Decide what a role does
+version_added: 0.1.0
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
+description:
+  - Private to this collection, may change at any time.
+  - Computes what a role does from its options and from what its tasks read. Runs on the controller and reads nothing
+    itself. The same options and the same survey always give the same plan.
+  - The options are the variables of the role, converted to the types in its argument specification.
+  - A role reads, plans and acts. If C(steps.ask_x) is true, it reads C(x) and plans again. A plan with more input
+    replaces the one before.
+options:
+  role:
+    description: Name of the role, without the name of the collection.
+    type: str
+    required: true
+  subject:
+    description: Part of the role that is planned. Empty means the role as a whole.
+    type: str
+    default: ""
+  survey:
+    description:
+      - Results of the tasks that have run. Omit what no task has read yet, or pass the result of a skipped task.
+    type: dict
+    default: {}
+attributes:
+  check_mode:
+    description: Runs in check mode, and returns the same as otherwise.
+    support: full
+  diff_mode:
+    description: The module changes nothing, so it returns no diff.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Plan the driver
+  kubegpu.autoscale.plan:
+    role: nvidia_driver
+    survey:
+      host: "{{ _common_host }}"
+      gpu_facts: "{{ ansible_facts['gpu_facts'] }}"
+      packages: "{{ __nvidia_driver_listed }}"
+  register: __nvidia_driver_plan
+
+- name: Fail if the driver cannot work
+  ansible.builtin.assert:
+    that: __nvidia_driver_plan.refused | length == 0
+    fail_msg: "{{ __nvidia_driver_plan.refused | join('\n') }}"
+"""
+
+RETURN = r"""
+refused:
+  description: Reasons to change nothing, one sentence each.
+  returned: always
+  type: list
+  elements: str
+broken:
+  description: Problems after the changes, one sentence each.
+  returned: for server roles
+  type: list
+  elements: str
+notices:
+  description: Information after the changes, one sentence each.
+  returned: for server roles
+  type: list
+  elements: str
+hop:
+  description: Hop of the plan in the doctor's report.
+  returned: for server roles
+  type: str
+  sample: driver
+findings:
+  description: Findings about the server for the doctor's report, in the format of M(kubegpu.autoscale.gpu_doctor).
+  returned: for server roles
+  type: list
+  elements: dict
+packages:
+  description: Repository and packages, with what is installed and what changes.
+  returned: for server roles
+  type: dict
+files:
+  description: Paths of the files to write on the server, by kind.
+  returned: for server roles
+  type: dict
+steps:
+  description: The steps of the role, each with whether it is executed. C(ask_x) is true if C(x) has to be read.
+  returned: if the role has optional steps
+  type: dict
+"""
