@@ -102,23 +102,23 @@ def repository(path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("first", of_a_cluster(), ids=lambda path: f"{path.parts[-3]}-{path.stem}")
-def test_git_sees_nothing_in_any_order(tmp_path: Path, first: Path) -> None:
-    """Each other file of tasks after this one, in an inventory of its own in a git work tree."""
-    others = of_a_cluster()
-    assert len(others) > 6
+def test_git_sees_nothing_of_each_file_alone_and_of_all_in_either_order(tmp_path: Path) -> None:
+    """Each in an inventory of its own in a git work tree, and all of them in two more."""
+    files = of_a_cluster()
+    assert len(files) > 6
+    orders = [*([path] for path in files), files, files[::-1]]
     blocks = []
-    for number, other in enumerate(others):
+    for number, order in enumerate(orders):
         inventory = repository(tmp_path / str(number)) / "inventory"
         inventory.mkdir()
-        tasks = [*writing(first), *writing(other)]
+        tasks = [task for path in order for task in writing(path)]
         blocks.append({"block": tasks, "vars": {"_common_inventory": str(inventory)}})
     said = play(tmp_path, blocks)
     assert "failed=0" in said, said[-3000:]
-    for number, other in enumerate(others):
+    for number, order in enumerate(orders):
         written = [path for path in (tmp_path / str(number) / "inventory").rglob("*") if path.is_file()]
-        assert [path for path in written if path.name != ".gitignore"], other
-        assert {other: untracked(tmp_path / str(number))} == {other: ""}
+        assert [path for path in written if path.name != ".gitignore"], order
+        assert {order[0]: untracked(tmp_path / str(number))} == {order[0]: ""}
         assert [path for path in written if path.stat().st_mode & 0o077] == []
 
 
