@@ -9,7 +9,7 @@ from role_values import RoleValues
 
 
 def test_it_is_refused_before_anything_is_changed_with_all_else_that_is_wrong(tmp_path: Path) -> None:
-    options = {"prometheus_stack_durable": "5Gi", "prometheus_stack_public_dashboards": {"nvidia": 2}}
+    options = {"prometheus_stack_volume_size": "5Gi", "prometheus_stack_public_dashboards": {"nvidia": 2}}
     role = {"ansible.builtin.include_role": {"name": "kubegpu.autoscale.prometheus_stack", "tasks_from": "preflight"}}
     done = run_playbook(tmp_path, local(role), options)
     said = " ".join(done.stdout.split())
@@ -20,7 +20,7 @@ def test_it_is_refused_before_anything_is_changed_with_all_else_that_is_wrong(tm
 
 def test_one_line_gives_two_replicas_a_volume_each() -> None:
     """And a client stays with one of them, so that it reads one series."""
-    values = RoleValues("prometheus_stack", {"prometheus_stack_durable": "20Gi"}, {})
+    values = RoleValues("prometheus_stack", {"prometheus_stack_volume_size": "20Gi"}, {})
     spec = values["__prometheus_stack_values.prometheus.prometheusSpec"]
     claim = values["prometheus_stack_storage"]
 
