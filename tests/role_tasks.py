@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 from collection import ROOT
+from task_walk import read
 
 OURS = "kubegpu.autoscale."
-SERVER_ROLES = ["containerd", "docker", "kubernetes", "nvidia_container_toolkit", "nvidia_driver"]
+SERVER_ROLES = ["containerd", "kubernetes", "nvidia_container_toolkit", "nvidia_driver"]
 # Roles that an include takes from a variable.
 LOOPS = {
     "{{ _common_roles }}": SERVER_ROLES,
@@ -22,7 +24,6 @@ PARTS = ("block", "rescue", "always", "pre_tasks", "tasks", "post_tasks")
 ROLES = ("ansible.builtin.include_role", "ansible.builtin.import_role")
 FILES = ("ansible.builtin.include_tasks", "ansible.builtin.import_tasks")
 INHERITED = ("any_errors_fatal", "connection", "delegate_to", "hosts", "ignore_unreachable", "run_once")
-PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 
 
 @dataclass(frozen=True)
@@ -43,17 +44,22 @@ class Reached:
         return "localhost" in (self.keywords.get("delegate_to"), self.keywords["hosts"])
 
 
-def reached(playbook: Path) -> Iterator[Reached]:
+@cache
+def reached(playbook: Path) -> tuple[Reached, ...]:
     """The tasks of one playbook. A file that is entered with the same keywords again is walked once."""
+    return tuple(_walked(playbook))
+
+
+def _walked(playbook: Path) -> Iterator[Reached]:
     seen: set[str] = set()
 
     def file(path: Path, keywords: Mapping[str, Any]) -> Iterator[Reached]:
         key = f"{path} {sorted(keywords.items())}"
         if key not in seen:
             seen.add(key)
-            yield from tasks(path, yaml.safe_load(path.read_text()) or [], keywords)
+            yield from tasks(path, read(path), keywords)
 
-    def tasks(path: Path, entries: list[dict[str, Any]], outer: Mapping[str, Any]) -> Iterator[Reached]:
+    def tasks(path: Path, entries: Sequence[Mapping[str, Any]], outer: Mapping[str, Any]) -> Iterator[Reached]:
         for entry in entries:
             keywords = {**outer, **{name: entry[name] for name in INHERITED if name in entry}}
             if "hosts" not in entry and not set(PARTS) & entry.keys():

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 BASE = "bd1d346f0a029a62746446f6baf742a1e6c23776"  # subjects before it were not checked
 SUBJECT = re.compile(r"[a-z][a-z0-9_./-]*(, [a-z0-9_./-]+)*: \S.*")
 LONGEST_SUBJECT = 72
+COMMENT = re.compile(r"(?:^|\s)# (.+)")
 
 # A pattern, and what to write instead.
 PHRASES = {
@@ -31,7 +32,7 @@ PHRASES = {
     r"\bof (its|their|one's) own\b(?! (?!(and|but|in|or|with)\b)\w)": "separate, its own",
     r"\bwhich there (is|are) not\b|\bthere (is|are) none\b|\bis none of\b": "unknown, missing, none found",
     r"\b(is|are|was|were|be) (not )?there\b(?! (a|an|any|no)\b)": "exists, is missing",
-    r"\b(is|are|be) told\b|\btold by\b": "is reported by, shows, reports",
+    r"\b(is|are|be) told\b|\btold (by|to)\b": "is reported by, shows, reports",
     r"\bsays (that|so|who|which|whether|how)\b|\bsays? (it|so)\b": "reports, shows",
     r"\b(mends?|mended|mending|put right)\b": "fix, restore",
     r"\b(take|takes|taken|taking|took) over\b|\btake-over": "adopt",
@@ -41,6 +42,11 @@ PHRASES = {
     r"\bas (it|they) comes?\b": "with its default settings",
     r"\b(is|are|was|were) to (be|have|go|come|get|do|make|run|stay|take)\b": "must, should, will",
     r"\b(goes|go|went) on\b(?! (the|a|an|to)\b)": "continues",
+    r"\bgone on with\b|\b(ended|stopped) on the way\b|\brun that (was killed|ended)\b": "an interrupted run resumes",
+    r"\bgone again\b": "removed again",
+    r"\bonly asks\b|\bhas just (begun|come)\b": "only reads; is starting, is new",
+    r"^(Told|Tried|Asked|Done|Written (whole|once|before))\b": "a sentence with a subject",
+    r"^(Of|By) (the|a|an|each|all)\b[^,:]*\.$": "a sentence with a verb",
     r"\b(takes?|taking|took|takes) the place of\b": "replaces",
     r"\bwhatever\b": "any, independent of",
     r"\b(becomes?|became) of\b": "happens to",
@@ -118,7 +124,7 @@ def long_sentences_of_file(root: Path, path: str) -> Iterator[Fault]:
 
 def is_read(path: str) -> bool:
     """Pages, and what the collection prints or documents. Tests and tools are not checked."""
-    in_collection = path.startswith(("plugins/", "roles/", "playbooks/"))
+    in_collection = path.startswith(("meta/", "plugins/", "roles/", "playbooks/"))
     return path.endswith(".md") or (in_collection and path.endswith((".py", ".yml")))
 
 
@@ -154,7 +160,8 @@ def _told(part: Any) -> Iterator[str]:
 
 
 def _comments(source: str) -> Iterator[str]:
-    yield from (line.split("# ", 1)[1] for line in source.splitlines() if re.match(r"\s*# ", line))
+    """Of YAML, at the end of a line, too."""
+    yield from (found[1] for line in source.splitlines() if (found := COMMENT.search(line)))
 
 
 def _messages(source: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ description:
     user. The first lookup of a run makes the copy, and later ones return it. A change of the file or of its current
     context has no effect on the run.
   - The copy is in the temporary folder of the run, with mode 0600. Ansible removes this folder when the run ends. The
-    next run removes the copy of a run that was killed.
+    next run removes the copy of an interrupted run.
   - If the file is missing, or has several contexts and O(context) is empty, all modules of this collection fail with
     that reason.
 options:

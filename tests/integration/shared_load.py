@@ -175,8 +175,8 @@ def scale_by(rig: Rig, *autoscalers: Autoscaler) -> None:
         rig.create(rule)
     for autoscaler in autoscalers:
         if autoscaler.backend == "keda":
-            stays = f'{Decisions("gpu").stays}{{namespace="{autoscaler.namespace}"}} == 1'
-            eventually(lambda stays=stays: '"value"' in rig.chain.answer(stays), "the load is steady", READY_S)
+            steady = f'{Decisions("gpu").unchanged}{{namespace="{autoscaler.namespace}"}} == 1'
+            eventually(lambda steady=steady: '"value"' in rig.chain.answer(steady), "the load is steady", READY_S)
     for scaler in (one for one in made if one["kind"] != "PrometheusRule"):
         rig.create(scaler)
     eventually(lambda: all(is_active(rig.kube, one) for one in autoscalers), "all HPAs have a value", READY_S)

@@ -70,7 +70,7 @@ class OwnedCases:
         for rule in [rule for rule in made if rule["kind"] == "PrometheusRule"][1:]:
             self._rig.create(rule)
         with_value = sum(has_value(case) for case in CASES.values())
-        decided = f"count({Decisions('gpu').wanted}) == {with_value}"
+        decided = f"count({Decisions('gpu').desired_replicas}) == {with_value}"
         eventually(
             lambda: '"value"' in self._rig.chain.answer(decided), f"{with_value} decisions are recorded", READY_S
         )

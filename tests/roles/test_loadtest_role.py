@@ -28,53 +28,54 @@ HERE = {"role_path": str(ROOT / "roles" / "gpu_loadtest")}
 NO_CLUSTER = "there is no kubeconfig at"
 
 
-def said(folder: Path, **options: Any) -> str:
+# Options, and what the run ends with; each option that is accepted ends with NO_CLUSTER.
+OPTIONS = {
+    "defaults": ({}, NO_CLUSTER),
+    "a generator of one's own": ({"gpu_loadtest_own": OWN, "gpu_loadtest_url": ""}, NO_CLUSTER),
+    "half of one": ({"gpu_loadtest_own": {"image": "x"}}, "missing required arguments: command"),
+    "url": ({"gpu_loadtest_url": "chat:8000"}, "gpu_loadtest_url is `chat:8000`, which is not a URL"),
+    "text": ({"gpu_loadtest_low": "2", "gpu_loadtest_high": "40"}, NO_CLUSTER),
+    "no load": ({"gpu_loadtest_high": 1}, "that is no load to scale on"),
+    "grpc": ({"gpu_loadtest_url": "grpc://chat:9000"}, "which is not a URL of http or https"),
+    "find a target": (FIND, NO_CLUSTER),
+    "no goal": (FIND | {"gpu_loadtest_goals": {"rejected_percent": 1}}, "no goal of a time is given"),
+    "a pod by https": (FIND | {"gpu_loadtest_url": "https://chat/"}, "which no certificate has"),
+    "a target by another": (FIND | {"gpu_loadtest_own": OWN}, "its number of users cannot be raised"),
+    "goals": ({"gpu_loadtest_goals": {"p95_ms": "2000", "rejected_percent": 1}}, NO_CLUSTER),
+    "a goal of a stream": ({"gpu_loadtest_goals": {"ttft_p95_ms": 500}, "gpu_loadtest_body": STREAM}, NO_CLUSTER),
+    "a goal of a stream without one": (
+        {"gpu_loadtest_goals": {"ttft_p95_ms": 500}, "gpu_loadtest_body": "{}"},
+        "gpu_loadtest_body asks for no stream",
+    ),
+    "an unknown goal": ({"gpu_loadtest_goals": {"p95": 1}}, "p95. Supported parameters include"),
+    "a goal for a generator of one's own": (
+        {"gpu_loadtest_own": OWN, "gpu_loadtest_goals": {"p95_ms": 1}},
+        "the latency of its requests is unknown",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What each case ends with, all in one run."""
+    folder = tmp_path_factory.mktemp("options")
     role = {"ansible.builtin.include_role": {"name": "kubegpu.autoscale.gpu_loadtest"}}
-    variables = {"kubegpu_kubeconfig": str(folder / "none"), **LOAD, **options}
-    return " ".join(run_playbook(folder, local(role), variables).stdout.split())
+    blocks = [
+        {
+            "block": [{"ansible.builtin.debug": {"msg": f"CASE {name}:"}}, role],
+            "rescue": [{"ansible.builtin.meta": "noop"}],
+            "vars": {**LOAD, **options},
+        }
+        for name, (options, _words) in OPTIONS.items()
+    ]
+    done = run_playbook(folder, local(*blocks), {"kubegpu_kubeconfig": str(folder / "none")})
+    cases = " ".join(done.stdout.split()).split("CASE ")[1:]
+    return dict(case.split(":", 1) for case in cases)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        pytest.param({}, NO_CLUSTER, id="defaults"),
-        pytest.param({"gpu_loadtest_own": OWN, "gpu_loadtest_url": ""}, NO_CLUSTER, id="a generator of one's own"),
-        pytest.param({"gpu_loadtest_own": {"image": "x"}}, "missing required arguments: command", id="half of one"),
-        pytest.param(
-            {"gpu_loadtest_url": "chat:8000"}, "gpu_loadtest_url is `chat:8000`, which is not a URL", id="url"
-        ),
-        pytest.param({"gpu_loadtest_low": "2", "gpu_loadtest_high": "40"}, NO_CLUSTER, id="text"),
-        pytest.param({"gpu_loadtest_high": 1}, "that is no load to scale on", id="no load"),
-        pytest.param({"gpu_loadtest_url": "grpc://chat:9000"}, "which is not a URL of http or https", id="grpc"),
-        pytest.param(FIND, NO_CLUSTER, id="find a target"),
-        pytest.param(
-            FIND | {"gpu_loadtest_goals": {"rejected_percent": 1}}, "no goal of a time is given", id="no goal"
-        ),
-        pytest.param(FIND | {"gpu_loadtest_url": "https://chat/"}, "which no certificate has", id="a pod by https"),
-        pytest.param(
-            FIND | {"gpu_loadtest_own": OWN}, "its number of users cannot be raised", id="a target by another"
-        ),
-        pytest.param({"gpu_loadtest_goals": {"p95_ms": "2000", "rejected_percent": 1}}, NO_CLUSTER, id="goals"),
-        pytest.param(
-            {"gpu_loadtest_goals": {"ttft_p95_ms": 500}, "gpu_loadtest_body": STREAM},
-            NO_CLUSTER,
-            id="a goal of a stream",
-        ),
-        pytest.param(
-            {"gpu_loadtest_goals": {"ttft_p95_ms": 500}, "gpu_loadtest_body": "{}"},
-            "gpu_loadtest_body asks for no stream",
-            id="a goal of a stream without one",
-        ),
-        pytest.param({"gpu_loadtest_goals": {"p95": 1}}, "p95. Supported parameters include", id="an unknown goal"),
-        pytest.param(
-            {"gpu_loadtest_own": OWN, "gpu_loadtest_goals": {"p95_ms": 1}},
-            "the latency of its requests is unknown",
-            id="a goal for a generator of one's own",
-        ),
-    ],
-)
-def test_what_is_taken_and_what_is_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:
-    assert words in said(tmp_path, **options)
+@pytest.mark.parametrize("name", OPTIONS)
+def test_what_is_taken_and_what_is_refused(said: dict[str, str], name: str) -> None:
+    assert OPTIONS[name][1] in said[name]
 
 
 [_CLEAN, LOADING, _FIGURES] = yaml.safe_load((ROOT / "roles/gpu_loadtest/tasks/generator.yml").read_text())

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
-from role_tasks import PLAYBOOKS, reached
-from task_walk import role_file
+from role_tasks import reached
+from task_walk import PLAYBOOKS, role_file
 from test_confirmed_removals import REMOVING
 
 ABSENT = {f"{role}_state": "absent" for role in REMOVING}

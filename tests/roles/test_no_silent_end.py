@@ -6,7 +6,8 @@ if the task has `ignore_unreachable` and `run_once`, or is in a play with `any_e
 
 from __future__ import annotations
 
-from role_tasks import PARTS, PLAYBOOKS, Reached, reached
+from role_tasks import PARTS, Reached, reached
+from task_walk import PLAYBOOKS
 
 # These connect to no host.
 CONTROLLER = {

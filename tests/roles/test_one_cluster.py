@@ -12,7 +12,8 @@ import pytest
 import yaml
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH, ROOT
-from role_tasks import PLAYBOOKS, reached
+from role_tasks import reached
+from task_walk import PLAYBOOKS
 from two_clusters import MACHINE, NODE, TwoClusters, two_clusters
 
 PUBLIC = re.compile(r"\bkubegpu_(kubeconfig|context)\b")

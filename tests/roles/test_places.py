@@ -1,4 +1,4 @@
-"""Components that the chart roles install, existing ones that they use, and conflicts."""
+"""What the chart roles do by the state, the error and the warning that tests/unit/components shows."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from existing_components import (
     SEVERAL,
     STACK,
     WHICH,
-    B,
     Case,
     apis,
     found,
-    of_team,
     prometheus,
 )
 from playbook import local, run_playbook
@@ -39,7 +37,7 @@ BY_KEDA = {"gpu_autoscaling_autoscalers": [{"name": "a", "backend": "keda"}]}
 ON_CPU = {"gpu_autoscaling_autoscalers": [{"name": "a"}, {"extra_metrics": [{"metric": "mig"}, {"type": "Resource"}]}]}
 OF_THAT_NAME = found("monitoring/dcgm-exporter", release="monitoring/dcgm-exporter")
 OURS = {**OF_THAT_NAME, "owned": True}
-# One for each way through the roles' tasks; tests/unit/components/test_component_places.py has the others.
+# One for each way through the roles' tasks.
 CASES = {
     "nothing is there": Case(STACK, {}, ("present",)),
     "two operators": Case(
@@ -52,50 +50,15 @@ CASES = {
         {"prometheus_stack_state": "present"},
     ),
     "an adapter beside two": Case(ADAPTER, SEVERAL, WHICH),
-    "an adapter beside two, of which one is meant": Case(ADAPTER, SEVERAL, ("present",), {"kubegpu_prometheus": B}),
     "an exporter beside two": Case(EXPORTER, SEVERAL, WHICH),
     "an exporter of theirs beside two": Case(EXPORTER, {**SEVERAL, "exporter": [found("x/exporter")]}, ("existing",)),
     "alerts beside two": Case(ALERTS, SEVERAL, WHICH, {"gpu_alerts_state": "present"}),
     "alerts that nobody asked for beside two": Case(ALERTS, SEVERAL, ("unasked",)),
-    "alerts for theirs beside ours": Case(
-        ALERTS,
-        {"prometheus": [prometheus("monitoring/ours", owned=True), of_team("b")]},
-        ("unasked",),
-        {"kubegpu_prometheus": B},
-    ),
-    "an adapter beside an operator alone": Case(ADAPTER, OPERATOR_ALONE, NO_PROMETHEUS),
-    "alerts beside an operator alone": Case(ALERTS, OPERATOR_ALONE, ("unasked",)),
     "dashboards beside an operator alone": Case(DASHBOARDS, OPERATOR_ALONE, ("unasked",)),
     "alerts for an operator alone": Case(ALERTS, OPERATOR_ALONE, NO_PROMETHEUS, {"gpu_alerts_state": "present"}),
     "alerts where nothing is there": Case(ALERTS, {}, ("present",)),
-    "ours under another name": Case(
-        EXPORTER,
-        {"exporter": [found("gpus/ours", owned=True, release="gpus/dcgm")]},
-        (
-            "this collection created release gpus/dcgm, and of two DCGMs on a node only one reads the profiling",
-            "dcgm_exporter_namespace=gpus and dcgm_exporter_release=dcgm",
-        ),
-    ),
-    "two adapters": Case(
-        ADAPTER,
-        {"metrics_apis": apis(custom=False)},
-        ("APIService custom.metrics.k8s.io was not created", "a metrics API has one server"),
-        {"prometheus_adapter_state": "present"},
-    ),
     "somebody asks for CPU": Case(METRICS, {"metrics_apis": apis(custom=False)}, ("present",), ON_CPU),
     "an autoscaler uses KEDA": Case(KEDA, {"metrics_apis": apis(custom=True)}, ("present",), BY_KEDA),
-    "KEDA beside an adapter of others that serves its API": Case(
-        KEDA,
-        {"metrics_apis": apis(external=False)},
-        ("APIService external.metrics.k8s.io was not created", "a metrics API has one server"),
-        {"keda_state": "present"},
-    ),
-    "an exporter that may be there": Case(
-        EXPORTER,
-        {},
-        ("test -> dcgm_exporter: no right to list DaemonSet.", "dcgm_exporter_state=existing"),
-        unread=NO_RIGHT,
-    ),
     "an operator beside what may be there": Case(
         OPERATOR, {}, ("no right to list DaemonSet.",), {"gpu_operator_state": "present"}, unread=NO_RIGHT
     ),
@@ -105,35 +68,11 @@ CASES = {
 # Where the adapter is to ask, by kubegpu_prometheus and what is there, and the label of rules and monitors.
 ADDRESSES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "ours": ({}, {}, "http://kube-prometheus-stack-prometheus.monitoring.svc:9090 kube-prometheus-stack"),
-    "theirs": ({}, {"prometheus": [prometheus("x/theirs")]}, "http://web.x.svc:9090/prom -"),
     "outside": (
         {"url": "https://metrics.example/tenant/"},
         {},
         "https://metrics.example:443/tenant kube-prometheus-stack",
     ),
-    "outside, by its port": ({"url": "http://192.0.2.7:8428"}, {}, "http://192.0.2.7:8428 kube-prometheus-stack"),
-    "the second of two": (B, SEVERAL, "http://b-prometheus.team-b.svc:9090 b"),
-    "the second of two, by its service alone": (
-        {"service": "b-prometheus"},
-        SEVERAL,
-        "http://b-prometheus.team-b.svc:9090 b",
-    ),
-    "another service of the second": (
-        {"namespace": "team-b", "service": "prometheus-operated"},
-        SEVERAL,
-        "http://prometheus-operated.team-b.svc:9090 b",
-    ),
-    "the first of two": (
-        {"namespace": "team-a", "service": "a-prometheus"},
-        SEVERAL,
-        "http://a-prometheus.team-a.svc:9091/a a",
-    ),
-    "theirs, though ours is there": (
-        B,
-        {"prometheus": [prometheus("monitoring/ours", owned=True), of_team("b", path_prefix="/b")]},
-        "http://b-prometheus.team-b.svc:9090/b b",
-    ),
-    "theirs, with TLS as somebody says": ({"scheme": "https", **B}, SEVERAL, "https://b-prometheus.team-b.svc:9090 b"),
     "theirs, with TLS": (
         {},
         {"prometheus": [prometheus("x/theirs", scheme="https")]},
@@ -168,9 +107,6 @@ WARNED = {
     "a monitor elsewhere": Warned(
         EXPORTER, choosy("a", "b"), "x/theirs selects monitors of a, b, but not of monitoring"
     ),
-    "a monitor of nowhere": Warned(
-        EXPORTER, choosy(), "x/theirs selects monitors of no namespace, but not of monitoring"
-    ),
     "a monitor of ours": Warned(EXPORTER, {}),
     "a monitor of ours, which is still to come": Warned(EXPORTER, {"serves_monitors": False}),
     "no monitor": Warned(
@@ -193,23 +129,12 @@ WARNED = {
         {"components": {"node_feature_discovery": [found("nfd/master", release="nfd/nfd")]}},
         "node-feature-discovery: another installation exists (nfd/nfd)",
     ),
-    "a feature discovery of ours": Warned(PLUGIN, {}),
     "ours goes, and has another name": Warned(
         EXPORTER,
         {"components": {"exporter": [found("gpus/ours", owned=True, release="gpus/dcgm")]}},
         "release gpus/dcgm, which this collection created, is kept. Next: to remove it, set "
         "dcgm_exporter_namespace=gpus and dcgm_exporter_release=dcgm too.",
         {"dcgm_exporter_state": "absent"},
-    ),
-    "ours goes": Warned(
-        EXPORTER,
-        {"components": {"exporter": [OURS]}},
-        options={"dcgm_exporter_state": "absent"},
-    ),
-    "theirs stays": Warned(
-        EXPORTER,
-        {"components": {"exporter": [OF_THAT_NAME]}},
-        options={"dcgm_exporter_state": "absent"},
     ),
 }
 

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import pytest
 from playbook import local, run_playbook
 from role_values import RoleValues
 
 
-def volume(size: Any) -> dict[str, Any]:
-    return {"prometheus_stack_storage": {"resources": {"requests": {"storage": size}}}}
-
-
-@pytest.mark.parametrize("options", [volume("5Gi"), {"prometheus_stack_durable": "5Gi"}], ids=["claim", "durable"])
-def test_it_is_refused_before_anything_is_changed(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_it_is_refused_before_anything_is_changed_with_all_else_that_is_wrong(tmp_path: Path) -> None:
+    options = {"prometheus_stack_volume_size": "5Gi", "prometheus_stack_public_dashboards": {"nvidia": 2}}
     role = {"ansible.builtin.include_role": {"name": "kubegpu.autoscale.prometheus_stack", "tasks_from": "preflight"}}
     done = run_playbook(tmp_path, local(role), options)
     said = " ".join(done.stdout.split())
     assert done.returncode == 2
     assert "the volume has 5Gi, and samples may take 8GB. Nothing was changed. Next: a larger volume" in said
+    assert "prometheus_stack_public_dashboards: no Grafana is installed to show them." in said
 
 
 def test_one_line_gives_two_replicas_a_volume_each() -> None:
     """And a client stays with one of them, so that it reads one series."""
-    values = RoleValues("prometheus_stack", {"prometheus_stack_durable": "20Gi"}, {})
+    values = RoleValues("prometheus_stack", {"prometheus_stack_volume_size": "20Gi"}, {})
     spec = values["__prometheus_stack_values.prometheus.prometheusSpec"]
     claim = values["prometheus_stack_storage"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import pytest
 import yaml
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH, ROOT
-from role_tasks import PLAYBOOKS, reached
-from task_walk import files, role_file
+from role_tasks import reached
+from task_walk import PLAYBOOKS, files, read, role_file
 from two_clusters import ApiServer, TwoClusters, two_clusters
 
 KEY = "{{ _common_run.key }}"
@@ -21,12 +22,13 @@ RUNS = [found for playbook in PLAYBOOKS for found in reached(playbook)]
 FACTS = {name: value for found in RUNS for name, value in found.task.get("ansible.builtin.set_fact", {}).items()}
 
 
+@cache
 def guards() -> dict[str, str]:
     """Conditions under which a task reads a cluster or asks, by the task that includes these files or is in them."""
     found = {}
     for path in sorted((ROOT / "roles").glob("*/tasks/*.yml")):
         role = path.parent.parent.name
-        for task in yaml.safe_load(path.read_text()) or []:
+        for task in read(path):
             leads = {name.name for name in files(task, role) if name.parent == role_file("_common", "x").parent}
             if "cluster.yml" in leads or path == role_file("_common", "confirm"):
                 found[f"{role}/{path.stem}: {task['name']}"] = str(task.get("when", ""))

@@ -107,8 +107,8 @@ def of_workload(namespace: str) -> dict[str, str]:
 def decision(namespace: str, current: int) -> str:
     """PromQL of what an HPA makes of the two series: the larger proposal."""
     within = f'{{namespace="{namespace}"}}'
-    stays = f'label_replace({current} * {DECISIONS.stays}{within}, "of", "stays", "", "")'
-    return f"max({DECISIONS.wanted}{within} or {stays})"
+    unchanged = f'label_replace({current} * {DECISIONS.unchanged}{within}, "of", "unchanged", "", "")'
+    return f"max({DECISIONS.desired_replicas}{within} or {unchanged})"
 
 
 def expected(case: Case) -> list[dict[str, Any]]:
@@ -154,14 +154,14 @@ def test_a_count_that_stayed_is_held_until_both_series_were_read(tmp_path: Path)
         return {"expr": recorded, "eval_time": f"{at_s}s", "exp_samples": samples}
 
     tests = [
-        expects(10, DECISIONS.wanted, 0),
-        expects(10, DECISIONS.stays, 1),
-        expects(11, DECISIONS.wanted, 1),
-        expects(11, DECISIONS.stays, 1),
-        expects(19, DECISIONS.stays, 1),
-        expects(22, DECISIONS.stays, 0),
-        expects(50, DECISIONS.wanted, None),
-        expects(50, DECISIONS.stays, None),
+        expects(10, DECISIONS.desired_replicas, 0),
+        expects(10, DECISIONS.unchanged, 1),
+        expects(11, DECISIONS.desired_replicas, 1),
+        expects(11, DECISIONS.unchanged, 1),
+        expects(19, DECISIONS.unchanged, 1),
+        expects(22, DECISIONS.unchanged, 0),
+        expects(50, DECISIONS.desired_replicas, None),
+        expects(50, DECISIONS.unchanged, None),
     ]
     test = {"interval": "1s", "input_series": falls, "promql_expr_test": tests}
     file = {"rule_files": ["rules.yml"], "evaluation_interval": "1s", "tests": [test]}
@@ -180,9 +180,9 @@ def test_the_rules_of_one_namespace_look_at_no_other(tmp_path: Path) -> None:
     labels = ",".join(f'{name}="{value}"' for name, value in of_workload("ml").items())
     tests = [
         {
-            "expr": DECISIONS.wanted,
+            "expr": DECISIONS.desired_replicas,
             "eval_time": "4s",
-            "exp_samples": [{"labels": f"{DECISIONS.wanted}{{{labels}}}", "value": 6}],
+            "exp_samples": [{"labels": f"{DECISIONS.desired_replicas}{{{labels}}}", "value": 6}],
         }
     ]
     rows = [{"series": row, "values": f"{value}x2"} for name, case in up.items() for row, value in series(name, case)]

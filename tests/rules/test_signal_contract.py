@@ -793,7 +793,7 @@ def rules_and_test(profile: str, some: Sequence[Case]) -> tuple[dict[str, Any], 
         for name in names
         for wanted in (
             f"namespace_pod:({name}|{sustained_name(name)}):avg",
-            f"namespace_workload:({name}:avg|{name}_demand:sum|{name}_decision:(wanted|stays))",
+            f"namespace_workload:({name}:avg|{name}_demand:sum|{name}_decision:(desired_replicas|unchanged))",
             f"external:{name}:sum",
         )
     )
@@ -827,9 +827,9 @@ def proposal(type_: str, values: Mapping[str, Mapping[str, Sequence[float]]], ca
         if type_ in ("Pods", "demand"):
             proposals.append(of_pods("pods" if type_ == "Pods" else "sustained"))
         if type_ == "KEDA":
-            proposals += [ceil(value) for value in of_metric["wanted"]]
-            proposals += [current for value in of_metric["stays"] if value]
-            proposals += [None] * (not of_metric["wanted"])
+            proposals += [ceil(value) for value in of_metric["desired_replicas"]]
+            proposals += [current for value in of_metric["unchanged"] if value]
+            proposals += [None] * (not of_metric["desired_replicas"])
         elif type_ != "Pods":
             (value,) = of_metric[total] or [None]
             if value is None:
@@ -852,8 +852,8 @@ def seen(case: Case) -> dict[str, dict[str, list[float]]]:
             "object": of(f"namespace_workload:{metric}:avg"),
             "external": of(f"external:{metric}:sum"),
             "demand": of(f"namespace_workload:{metric}_demand:sum"),
-            "wanted": of(Decisions(metric).wanted),
-            "stays": of(Decisions(metric).stays),
+            "desired_replicas": of(Decisions(metric).desired_replicas),
+            "unchanged": of(Decisions(metric).unchanged),
         }
         for metric in metrics(case.profile)
     }

@@ -38,6 +38,11 @@ argument_specs:
         ("docs/a.md", "Who can list them?", []),
         ("docs/a.md", " ".join(["word"] * 36), ["sentences of at most 35 words"]),
         ("plugins/module_utils/a.py", PYTHON, ["existing, not managed by this collection; nothing"]),
+        ("roles/a/tasks/main.yml", "a: 1 # is told to the cluster", ["is reported by, shows, reports"]),
+        ("roles/a/tasks/main.yml", "# Written whole, in one step.", ["a sentence with a subject"]),
+        ("roles/a/tasks/main.yml", "# A run that was killed is gone on with.", ["an interrupted run resumes"]),
+        ("roles/a/vars/main.yml", "a: b#ours # only asks", ["only reads; is starting, is new"]),
+        ("meta/runtime.yml", "# Of the modules.", ["a sentence with a verb"]),
         ("roles/a/meta/argument_specs.yml", SPEC, ["exists, is missing", "must, should, will"]),
     ],
 )

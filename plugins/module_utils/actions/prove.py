@@ -48,7 +48,7 @@ REPLACEMENT_S = 10
 # Nodes whose reasons an error gives.
 SHOWN_NODES = 3
 FORBIDDEN, CONFLICT = 403, 409
-# By an admission policy or webhook.
+# Status codes of an admission policy or webhook.
 REJECTED = (FORBIDDEN, 422)
 _ENDED = ("Succeeded", "Failed")
 # Of the scheduler: the node is full.

@@ -4,12 +4,12 @@
 The controller ignores the states of pods for an External metric, so Prometheus applies its arithmetic (replicas.py) and
 records two series per workload, which the HPA combines by its rule that the largest proposal wins:
 
-wanted  target type AverageValue, target 1: proposes this number of replicas; 0 for "as many as there are".
-stays   target type Value, target 1: 1 proposes `spec.replicas` as the controller has read it in the same look, 0
-        proposes none.
+desired_replicas  target type AverageValue, target 1: proposes this number of replicas, and 0 the current number.
+unchanged         target type Value, target 1: 1 proposes `spec.replicas` as the controller reads it in the same
+                  evaluation, 0 proposes none.
 
-So "stay" needs no copy of the current count, which would be a scrape old. Both series need a tolerance of 0 in the HPA:
-the tolerance of the autoscaler is part of the rule.
+So an unchanged number needs no copy of the current count, which would be a scrape old. Both series need a tolerance of
+0 in the HPA: the tolerance of the autoscaler is part of the rule.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ WORKLOAD_TYPES = {"Deployment": "deployment", "StatefulSet": "statefulset"}
 
 _OF_WORKLOAD = "namespace, workload, workload_type"
 
-# The HPA reads `wanted` before `stays`. If an evaluation happens between them, two zeros would propose the minimum.
-# So `stays` remains 1 for longer than the time between two reads: KEDA gives a query 3 s.
+# The HPA reads `desired_replicas` before `unchanged`. If an evaluation happens between them, two zeros would propose
+# the minimum. So `unchanged` remains 1 for longer than the time between two reads: KEDA gives a query 3 s.
 HELD_S = 10
 
 
@@ -52,7 +52,7 @@ class Decisions:
 
     @property
     def lowest(self) -> str:
-        """The lowest ratio of usage to target at which the count stays."""
+        """The lowest ratio of usage to target at which the count does not change."""
         return f"namespace_workload:{self.metric}_tolerance:lowest"
 
     @property
@@ -70,12 +70,13 @@ class Decisions:
         return f"namespace_workload_pod:{self.metric}_decision:value"
 
     @property
-    def wanted(self) -> str:
-        return self._of("wanted")
+    def desired_replicas(self) -> str:
+        return self._of("desired_replicas")
 
     @property
-    def stays(self) -> str:
-        return self._of("stays")
+    def unchanged(self) -> str:
+        """1 if the number of replicas does not change."""
+        return self._of("unchanged")
 
     def _of(self, part: str) -> str:
         return f"namespace_workload:{self.metric}_decision:{part}"
@@ -117,8 +118,9 @@ class Decisions:
             f"count by ({_OF_WORKLOAD}) ({counted[kind]}))"
             for kind, (label, series) in STATUS_REPLICAS.items()
         )
-        said, missing, waiting = self._of("values"), self._of("missing"), self._of("pending")
-        total, voters, cautious, asked = self._of("total"), self._of("voters"), self._of("cautious"), self._of("asked")
+        with_value, missing, waiting = self._of("values"), self._of("missing"), self._of("pending")
+        total, counted_pods = self._of("total"), self._of("counted_pods")
+        adjusted_ratio, proposed_replicas = self._of("adjusted_ratio"), self._of("proposed_replicas")
         yield (
             owned,
             f"{owners(namespace)}\nand on ({_OF_WORKLOAD})\n{self.target}{within}\nunless on ()\n{FROZEN_STATES}",
@@ -133,7 +135,7 @@ class Decisions:
             unless on (namespace, pod)
             {pending}""",
         )
-        yield said, f"count by ({_OF_WORKLOAD}) ({value}{within})"
+        yield with_value, f"count by ({_OF_WORKLOAD}) ({value}{within})"
         yield total, f"sum by ({_OF_WORKLOAD}) ({value}{within})"
         yield _recording(
             waiting,
@@ -144,7 +146,7 @@ class Decisions:
               {pending}
             )
             or
-            0 * {said}{within}""",
+            0 * {with_value}{within}""",
         )
         yield _recording(
             missing,
@@ -157,58 +159,59 @@ class Decisions:
               {pending}
             )
             or
-            0 * {said}{within}""",
+            0 * {with_value}{within}""",
         )
-        yield self.ratio, f"floor({total}{within} / {said}{within}) / {self.target}{within}"
+        yield self.ratio, f"floor({total}{within} / {with_value}{within}) / {self.target}{within}"
         ratio, goal = f"{self.ratio}{within}", f"{self.target}{within}"
         yield _recording(
-            voters,
+            counted_pods,
             f"""
-            {said}{within}
+            {with_value}{within}
             + {missing}{within} * ({ratio} != bool 1)
             + {waiting}{within} * ({ratio} > bool 1)""",
         )
         yield _recording(
-            cautious,
+            adjusted_ratio,
             f"""
             floor(
-              ({total}{within} + {missing}{within} * {goal} * ({ratio} < bool 1)) / {voters}{within}
+              ({total}{within} + {missing}{within} * {goal} * ({ratio} < bool 1)) / {counted_pods}{within}
             ) / {goal}""",
         )
-        spoken, votes = f"{cautious}{within}", f"{voters}{within}"
+        adjusted, count = f"{adjusted_ratio}{within}", f"{counted_pods}{within}"
+        proposal = f"{proposed_replicas}{within}"
         yield _recording(
-            asked,
+            proposed_replicas,
             f"""
-            ceil({spoken} * {votes})
-            unless ({spoken} >= {self.lowest}{within} <= {self.highest}{within})
-            unless (({ratio} - 1) * ({spoken} - 1) < 0)""",
+            ceil({adjusted} * {count})
+            unless ({adjusted} >= {self.lowest}{within} <= {self.highest}{within})
+            unless (({ratio} - 1) * ({adjusted} - 1) < 0)""",
         )
-        # If all pods have a value, the proposal. Otherwise never against the direction; an unknown count stays.
-        agreed = f"({asked}{within} and {votes} == {said}{within})"
-        fewer = f"(({asked}{within} and {spoken} < 1) < {self._of('current')}{within})"
+        # The proposal if all pods have a value. Otherwise never against the direction; an unknown count is kept.
+        agreed = f"({proposal} and {count} == {with_value}{within})"
+        fewer = f"(({proposal} and {adjusted} < 1) < {self._of('current')}{within})"
         yield self._of("current"), self._current(within, states)
         yield _recording(
-            self.wanted,
+            self.desired_replicas,
             f"""
             {agreed}
             or
-            ({asked}{within} and {spoken} > 1)
+            ({proposal} and {adjusted} > 1)
             or
             {fewer}
             or
-            0 * {said}{within}""",
+            0 * {with_value}{within}""",
         )
         yield _recording(
-            self._of("stays_now"),
+            self._of("unchanged_now"),
             f"""
             0 * {agreed}
             or
             0 * {fewer}
             or
-            {said}{within} ^ 0""",
+            {with_value}{within} ^ 0""",
         )
         held_s = max(HELD_S, 3 * interval_s)
-        yield self.stays, f"max_over_time({self._of('stays_now')}{within}[{held_s}s]) and {said}{within}"
+        yield self.unchanged, f"max_over_time({self._of('unchanged_now')}{within}[{held_s}s]) and {with_value}{within}"
 
     def _current(self, within: str, states: str) -> str:
         """Desired replicas of the workload, from the last scrape of kube-state-metrics."""

@@ -282,8 +282,10 @@ def _triggers(target: MetricTarget, autoscaler: Autoscaler, server_address: str)
     decisions, name = Decisions(target.metric.name), target.metric.name.replace("_", "-")
     if target.type == PODS:
         labels = _workload_labels(autoscaler)
-        yield _trigger(f"{name}-wanted", server_address, decisions.wanted, labels, "AverageValue", "1")
-        yield _trigger(f"{name}-stays", server_address, decisions.stays, labels, "Value", "1")
+        yield _trigger(
+            f"{name}-desired-replicas", server_address, decisions.desired_replicas, labels, "AverageValue", "1"
+        )
+        yield _trigger(f"{name}-unchanged", server_address, decisions.unchanged, labels, "Value", "1")
     else:
         labels = autoscaler.target.labels(autoscaler.namespace)
         yield _trigger(name, server_address, target.series, labels, "AverageValue", _threshold(target.value))

@@ -245,7 +245,7 @@ class KubeClient:
         live = self.get(resource, metadata["name"], metadata.get("namespace"))
         if live is not None and is_up_to_date(live, wanted, MANAGER):
             return live
-        whose = f"it {maker(live)}" if live is not None else "it is gone again"
+        whose = f"it {maker(live)}" if live is not None else "it was deleted"
         raise HopError(
             Hop.API_SERVER,
             seen=f"{_title(wanted)} was created by another client at the same time: {whose}. It was not changed",

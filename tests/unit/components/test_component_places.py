@@ -19,9 +19,11 @@ from existing_components import (
     SEVERAL,
     STACK,
     WHICH,
+    B,
     Case,
     apis,
     found,
+    of_team,
     prometheus,
 )
 
@@ -295,6 +297,38 @@ CASES = {
         EXPORTER, {}, ("absent",), {"dcgm_exporter_state": "absent"}, unread=NO_RIGHT
     ),
     "what there is no right to is not needed": Case(EXPORTER, {}, ("present",), unread={"APIService": "no right"}),
+    "an adapter beside two, of which one is meant": Case(ADAPTER, SEVERAL, ("present",), {"kubegpu_prometheus": B}),
+    "an adapter beside an operator alone": Case(
+        ADAPTER,
+        OPERATOR_ALONE,
+        ("does not install one beside DaemonSet a/operator.", "kubegpu_prometheus"),
+    ),
+    "another name of a managed release": Case(
+        EXPORTER,
+        {"exporter": [found("gpus/ours", owned=True, release="gpus/dcgm")]},
+        (
+            "this collection created release gpus/dcgm, and of two DCGMs on a node only one reads the profiling",
+            "dcgm_exporter_namespace=gpus and dcgm_exporter_release=dcgm",
+        ),
+    ),
+    "two adapters": Case(
+        ADAPTER,
+        {"metrics_apis": apis(custom=False)},
+        ("APIService custom.metrics.k8s.io was not created", "a metrics API has one server"),
+        {"prometheus_adapter_state": "present"},
+    ),
+    "KEDA beside another adapter that serves its API": Case(
+        KEDA,
+        {"metrics_apis": apis(external=False)},
+        ("APIService external.metrics.k8s.io was not created", "a metrics API has one server"),
+        {"keda_state": "present"},
+    ),
+    "an exporter that cannot be listed": Case(
+        EXPORTER,
+        {},
+        ("test -> dcgm_exporter: no right to list DaemonSet.", "dcgm_exporter_state=existing"),
+        unread=NO_RIGHT,
+    ),
     "a metrics-server is no adapter": Case(ADAPTER, resources(), ("present",)),
 }
 
@@ -316,6 +350,48 @@ def test_a_role_has_its_state_or_fails_with_the_reason(case: str) -> None:
         error = its["refused"] or choice["several"] or choice["missing"]
         assert [words for words in expected if words not in error] == []
         assert "Nothing was changed. Next: " in error
+
+
+# By kubegpu_prometheus and the Prometheus objects of the cluster: the URL, and the label of rules and monitors.
+ADDRESSES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "existing": ({}, {"prometheus": [prometheus("x/theirs")]}, "http://web.x.svc:9090/prom -"),
+    "outside": ({"url": "http://192.0.2.7:8428"}, {}, "http://192.0.2.7:8428 kube-prometheus-stack"),
+    "the second of two": (B, SEVERAL, "http://b-prometheus.team-b.svc:9090 b"),
+    "by its Service alone": ({"service": "b-prometheus"}, SEVERAL, "http://b-prometheus.team-b.svc:9090 b"),
+    "another Service of the second": (
+        {"namespace": "team-b", "service": "prometheus-operated"},
+        SEVERAL,
+        "http://prometheus-operated.team-b.svc:9090 b",
+    ),
+    "the first of two": (
+        {"namespace": "team-a", "service": "a-prometheus"},
+        SEVERAL,
+        "http://a-prometheus.team-a.svc:9091/a a",
+    ),
+    "an existing one beside the managed one": (
+        B,
+        {"prometheus": [prometheus("monitoring/ours", owned=True), of_team("b", path_prefix="/b")]},
+        "http://b-prometheus.team-b.svc:9090/b b",
+    ),
+    "with TLS by an option": ({"scheme": "https", **B}, SEVERAL, "https://b-prometheus.team-b.svc:9090 b"),
+}
+
+
+@pytest.mark.parametrize("case", ADDRESSES)
+def test_the_selected_prometheus_gives_the_address_and_the_labels(case: str) -> None:
+    given, components, expected = ADDRESSES[case]
+    choice = meant({"kubegpu_prometheus": given, "kubegpu_cluster": {"context": "test", "components": components}})
+    address = choice["address"]
+    assert address.get("rule_labels") == address.get("monitor_labels")
+    assert f"{choice['url']} {address.get('rule_labels', {}).get('release', '-')}" == expected
+
+
+def test_alerts_follow_the_selected_prometheus() -> None:
+    """Not the managed one beside it: its `is_ours` decides about `gpu_alerts_state: auto`."""
+    components = {"prometheus": [prometheus("monitoring/ours", owned=True), of_team("b")]}
+    cluster = {"context": "test", "components": components}
+    assert meant({"kubegpu_prometheus": B, "kubegpu_cluster": cluster})["is_ours"] is False
+    assert meant({"kubegpu_cluster": cluster})["is_ours"] is True
 
 
 def test_intervals_of_a_large_fleet_are_told_to_the_modules() -> None:

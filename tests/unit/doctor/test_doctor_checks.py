@@ -2022,7 +2022,7 @@ def test_what_keda_does_as_it_should_is_no_finding() -> None:
     pod_states(cluster, 30)
     keda_pods(cluster)
     assert ids(cluster.report(grace=False)) == []
-    spec["triggers"][0]["metadata"]["query"] = "max(namespace_workload:gpu_decision:wanted)"
+    spec["triggers"][0]["metadata"]["query"] = "max(namespace_workload:gpu_decision:desired_replicas)"
     assert ids(cluster.report(grace=False)) == []
 
 

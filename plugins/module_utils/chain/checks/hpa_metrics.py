@@ -148,8 +148,8 @@ HPA_MANIFEST_OUTDATED = FindingType(
     "HPA_MANIFEST_OUTDATED",
     Hop.HPA,
     "warning",
-    cause="the HPA's manifest has apiVersion {version}, which Kubernetes does not serve from {gone} on. It cannot be "
-    "applied again",
+    cause="the HPA's manifest has apiVersion {version}, which Kubernetes does not serve from {release} on. It cannot "
+    "be applied again",
     fix="write apiVersion: autoscaling/v2 in the manifest, with target.type under each metric; kubectl convert does it",
 )
 
@@ -167,7 +167,7 @@ def hpa_manifest(state: State) -> Iterator[CheckResult]:
                 f"HPA {autoscaler}",
                 f"it was last applied as {match[1]}, the API server is {state.server_version}",
                 age_s=state.clock.last_change_age_s(autoscaler.hpa),
-                template_vars={"version": match[1], "gone": f"1.{gone}"},
+                template_vars={"version": match[1], "release": f"1.{gone}"},
             )
 
 

@@ -51,7 +51,7 @@ GPU_MISSING = FindingType(
     "error",
     cause="a GPU has fallen off the bus",
     fix="on node {name}: journalctl -k --grep 'NVRM|Xid'; power-cycle the server. If the GPU was removed, set "
-    "nvidia_driver_expected_gpus: {there} for the host",
+    "nvidia_driver_expected_gpus to the number of GPUs in the host ({found})",
 )
 
 
@@ -84,11 +84,11 @@ def _cuda_needs(node: str, facts: Mapping[str, Any], affected: frozenset[str]) -
     if states:
         seen = f"Fabric State: {', '.join(sorted(states))}"
         yield CheckResult(FABRIC_NOT_COMPLETED, f"node {node}", seen, affected, template_vars=words)
-    there = sum(gpu.get("bound_driver") in OURS for gpu in facts.get("gpus") or ())
+    found = sum(gpu.get("bound_driver") in OURS for gpu in facts.get("gpus") or ())
     expected = facts.get("expected_gpus")
-    if expected is not None and there < expected:
-        seen = f"{there} of {expected} expected GPUs are on the PCI bus"
-        yield CheckResult(GPU_MISSING, f"node {node}", seen, affected, template_vars={**words, "there": str(there)})
+    if expected is not None and found < expected:
+        seen = f"{found} of {expected} expected GPUs are on the PCI bus"
+        yield CheckResult(GPU_MISSING, f"node {node}", seen, affected, template_vars={**words, "found": str(found)})
 
 
 CUDA_FAILED = FindingType(

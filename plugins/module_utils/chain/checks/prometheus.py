@@ -146,7 +146,7 @@ PROMETHEUS_EPHEMERAL = FindingType(
     "warning",
     cause="Prometheus has one replica without a volume: a drain of its node deletes all history, and no autoscaler "
     "gets a value until it runs elsewhere",
-    fix="set prometheus_stack_durable to the size of a volume, for example 20Gi, and run kubegpu.autoscale.monitoring; "
+    fix="set prometheus_stack_volume_size to the size of a volume, for example 20Gi, and run kubegpu.autoscale.monitoring; "
     "it needs a default StorageClass",
 )
 # In smaller clusters a drain of any node stops a large part of the workloads as well.

@@ -61,7 +61,7 @@ VERSION_UNKNOWN = FindingType(
     "CONTAINERD_CONFIG_VERSION",
     Hop.RUNTIME,
     "error",
-    "main configuration and drop-ins must have the same version, and drop-ins are written in version {known}",
+    "main configuration and drop-ins must have the same version, and drop-ins are written in version {version}",
     "on the node: back up {path}, and replace it with the output of `containerd config migrate`",
     before="refuse",
 )
@@ -74,7 +74,7 @@ def version_is_known(drop_in: DropIn) -> Iterator[CheckResult]:
         known = f"{', '.join(map(str, KNOWN[:-1]))} or {KNOWN[-1]}"
         version = main.settings.get("version", 1)
         seen = f"has {drop_in.paths.config} of version {version}"
-        yield seen_on(drop_in.host, VERSION_UNKNOWN, seen, known=known, path=drop_in.paths.config)
+        yield seen_on(drop_in.host, VERSION_UNKNOWN, seen, version=known, path=drop_in.paths.config)
 
 
 INTERFACE_DISABLED = FindingType(

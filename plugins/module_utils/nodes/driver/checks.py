@@ -114,7 +114,7 @@ REPOSITORY_TOO_NEW = FindingType(
     "DRIVER_REPOSITORY_TOO_NEW",
     Hop.DRIVER,
     "error",
-    "NVIDIA's repository for {system} begins with branch {first}",
+    "NVIDIA's repository for {system} begins with branch {branch}",
     "set nvidia_driver_source: {source}, which has packages of an older branch, or install Ubuntu 24.04 or Debian 12",
     before="refuse",
 )
@@ -138,7 +138,7 @@ def branch_drives_the_gpus(driver: Driver) -> Iterator[CheckResult]:
     seen = f"has {generations} GPUs, which branch {driver.branch} does not support: {limit}"
     if driver.options.source == CUDA_REPO and last < driver.system.first_branch:
         source = "ubuntu_prebuilt" if driver.host.is_ubuntu else "debian"
-        words = {"system": driver.host.system, "first": str(driver.system.first_branch), "source": source}
+        words = {"system": driver.host.system, "branch": str(driver.system.first_branch), "source": source}
         yield seen_on(driver.host, REPOSITORY_TOO_NEW, seen, **words)
     elif driver.options.source == DEBIAN:
         yield seen_on(driver.host, ARCHIVE_BRANCH_UNFIT, seen)
@@ -478,17 +478,17 @@ GPU_MISSING = FindingType(
     "error",
     "a GPU has fallen off the bus, or nvidia_driver_expected_gpus is too high",
     "on the node: `lspci -d 10de:`, `journalctl -k --grep 'NVRM|Xid'`; power-cycle the server. If the GPU was removed, "
-    "set nvidia_driver_expected_gpus: {there} for the host",
+    "set nvidia_driver_expected_gpus to the number of GPUs in the host ({found})",
     before="refuse",
 )
 
 
 @check("no GPU is missing", GPU_MISSING)
 def no_gpu_is_missing(driver: Driver) -> Iterator[CheckResult]:
-    expected, there = driver.options.expected_gpus, len(driver.facts.gpus)
-    if expected is not None and there < expected:
-        seen = f"has {there} GPUs by PCI, and nvidia_driver_expected_gpus is {expected}"
-        yield seen_on(driver.host, GPU_MISSING, seen, there=str(there))
+    expected, found = driver.options.expected_gpus, len(driver.facts.gpus)
+    if expected is not None and found < expected:
+        seen = f"has {found} GPUs by PCI, and nvidia_driver_expected_gpus is {expected}"
+        yield seen_on(driver.host, GPU_MISSING, seen, found=str(found))
 
 
 MISSING = FindingType(

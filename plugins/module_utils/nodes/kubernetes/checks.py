@@ -99,7 +99,7 @@ def kubeconfig_is_absolute(node: Kubernetes) -> Iterator[CheckResult]:
         )
 
 
-# Of a server that should be a node.
+# Checks of a server that should be a node.
 
 OTHER_DISTRIBUTION = FindingType(
     "KUBERNETES_OTHER_DISTRIBUTION",
@@ -463,7 +463,7 @@ LOST_IN_RUN = FindingType(
     Hop.KUBERNETES,
     "error",
     "a server that returns under the name of its node is not lost",
-    "remove {lost} from kubernetes_lost_nodes",
+    "remove {node} from kubernetes_lost_nodes",
     before="refuse",
 )
 LOST_ALIVE = FindingType(
@@ -471,9 +471,9 @@ LOST_ALIVE = FindingType(
     Hop.KUBERNETES,
     "error",
     "what is alive is drained before it is removed, and a member of etcd would continue with the data of the cluster",
-    "remove {lost} from kubernetes_lost_nodes. To remove a node that works: `ansible-playbook "
-    "kubegpu.autoscale.cluster --limit {lost} -e kubernetes_state=absent`. If it is lost, turn that server off first, "
-    "and check with `kubectl get node {lost}`",
+    "remove {node} from kubernetes_lost_nodes. To remove a node that works: `ansible-playbook "
+    "kubegpu.autoscale.cluster --limit {node} -e kubernetes_state=absent`. If it is lost, turn that server off first, "
+    "and check with `kubectl get node {node}`",
     before="refuse",
 )
 
@@ -485,11 +485,11 @@ def lost_nodes_are_lost(node: Kubernetes) -> Iterator[CheckResult]:
         lost, life = f"has {name} in kubernetes_lost_nodes", node.lost_alive.get(name)
         if name in in_play:
             yield seen_on(
-                node.host, LOST_IN_RUN, f"{lost}, which is the node of {in_play[name]} in this run", lost=name
+                node.host, LOST_IN_RUN, f"{lost}, which is the node of {in_play[name]} in this run", node=name
             )
         elif life:
             at = f" at {life.address}" if life.address else ""
-            yield seen_on(node.host, LOST_ALIVE, f"{lost}, and {life.text}{at}", lost=name)
+            yield seen_on(node.host, LOST_ALIVE, f"{lost}, and {life.text}{at}", node=name)
 
 
 ETCD_MAJORITY = FindingType(
@@ -520,8 +520,8 @@ MEMBERS_OUTSIDE = FindingType(
     Hop.KUBERNETES,
     "error",
     "a cluster ends with its last control plane, and a member of etcd that the run leaves out may continue it",
-    "add {others} to the group kube_control_plane, and run this again. If they are lost: `ansible-playbook "
-    "kubegpu.autoscale.cluster -e kubernetes_lost_nodes={others}` first. To end a cluster whose etcd has no majority: "
+    "add {members} to the group kube_control_plane, and run this again. If they are lost: `ansible-playbook "
+    "kubegpu.autoscale.cluster -e kubernetes_lost_nodes={members}` first. To end a cluster whose etcd has no majority: "
     f"on {{host}}, `mv {files.ETCD_MANIFEST} /root/`, and run this again",
     before="refuse",
 )
@@ -534,7 +534,7 @@ def no_member_is_outside(node: Kubernetes) -> Iterator[CheckResult]:
     if outside and not node.membership.staying:
         others = ",".join(sorted(outside))
         seen = f"would end the cluster, and etcd has members that do not leave in this run: {others}"
-        yield seen_on(node.host, MEMBERS_OUTSIDE, seen, others=others, host=node.host.name)
+        yield seen_on(node.host, MEMBERS_OUTSIDE, seen, members=others, host=node.host.name)
 
 
 def _majority(node: Kubernetes, leaving: Iterable[str]) -> Iterator[CheckResult]:
@@ -543,7 +543,7 @@ def _majority(node: Kubernetes, leaving: Iterable[str]) -> Iterator[CheckResult]
         yield CheckResult(ETCD_MAJORITY, "etcd", loss, affected=frozenset({f"server {node.host.name}"}))
 
 
-# Of an upgrade.
+# Checks of an upgrade.
 
 NOT_A_NODE = FindingType(
     "KUBERNETES_NOT_A_NODE",

@@ -130,7 +130,7 @@ class Kubernetes:
 
     @property
     def is_worker(self) -> bool:
-        """Complete as a worker, and now a control plane by the inventory. An interrupted join recorded nothing."""
+        """A complete worker that the inventory now lists as a control plane. An interrupted join recorded nothing."""
         joined = self.is_member and self.has(files.APPLIED) and not self.has(files.INITIALISED)
         return self.is_control_plane and joined
 

@@ -60,7 +60,7 @@ class Kubeadm:
 
     @property
     def first_ip(self) -> str:
-        """Of the addresses of two stacks the API server takes the first."""
+        """The address that the API server uses if the node has one of each stack."""
         return self.options.node_ip.split(",")[0]
 
     @property

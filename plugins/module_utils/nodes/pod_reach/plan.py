@@ -28,7 +28,7 @@ REACH: dict[str, Any] = {
 
 
 def reach_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` are as REACH has them. A run that was killed may have left pods, so those of this run count alone."""
+    """`params` are as REACH has them. An interrupted run may have left pods, so only those of this run count."""
     known = None if params["peers"] is None else [Peer(**peer) for peer in params["peers"]]
     reach = Reach(
         host,

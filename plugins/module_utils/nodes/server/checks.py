@@ -106,7 +106,7 @@ MISSING = FindingType(
     Hop.SERVER,
     "error",
     "by default a run works on all servers or on none",
-    "`ansible {first} -m ping`; or set kubegpu_fail_fast: false to skip such servers",
+    "`ansible {server} -m ping`; or set kubegpu_fail_fast: false to skip such servers",
     before="refuse",
 )
 CONTROL_PLANE_MISSING = FindingType(
@@ -114,7 +114,7 @@ CONTROL_PLANE_MISSING = FindingType(
     Hop.SERVER,
     "error",
     "control planes are never skipped: with one less, etcd loses its majority when the next one restarts",
-    "`ansible {first} -m ping`, and fix that control plane; or remove it from the inventory, and list its node in "
+    "`ansible {server} -m ping`, and fix that control plane; or remove it from the inventory, and list its node in "
     "kubernetes_lost_nodes",
     before="refuse",
 )
@@ -125,9 +125,9 @@ def all_servers_are_there(servers: Servers) -> Iterator[CheckResult]:
     if servers.missing:
         names, first = ", ".join(servers.missing), servers.missing[0]
         if servers.fail_fast:
-            yield _seen(MISSING, names, "did not answer", first=first)
+            yield _seen(MISSING, names, "did not answer", server=first)
         else:
-            yield _seen(CONTROL_PLANE_MISSING, names, "did not answer, or failed above", first=first)
+            yield _seen(CONTROL_PLANE_MISSING, names, "did not answer, or failed above", server=first)
 
 
 NAME_SHARED = FindingType(

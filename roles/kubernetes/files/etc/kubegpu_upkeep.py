@@ -817,7 +817,7 @@ def unix_time(text: str) -> int:
 def renew_certificates(settings: dict[str, Any], *, force: bool) -> dict[str, Any]:
     """Renewed certificates are served only by components that have started after that.
 
-    A run that was killed between the two has left a mark, so the next one restarts the components.
+    A run that was interrupted between the two has left a mark, so the next one restarts the components.
     """
     mark = ROOT / "etc/kubernetes/kubegpu/renewing"
     ends = certificates()
