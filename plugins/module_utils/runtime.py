@@ -88,6 +88,7 @@ class GpuModule:
         self._refusal = self._module._module.refusal
         self.params: dict[str, Any] = self._module.params
         self.check_mode: bool = self._module.check_mode
+        self.ansible_module: AnsibleModule = self._module._module
         self.outcome = Outcome()
 
     @contextmanager
@@ -104,6 +105,7 @@ class GpuModule:
             self._module.fail_json(
                 msg=str(hop),
                 hop=hop.hop,
+                seen=hop.seen,
                 fix=hop.fix,
                 exception=traceback.format_exc(),
                 **redacted(hop.result),
@@ -149,7 +151,7 @@ class GpuModule:
         invocation = {"module_args": redacted(given(self.params, self._argument_spec))}
         return {
             "changed": outcome.changed,
-            "result": redacted(outcome.result),
+            "result": {**redacted(outcome.result), **outcome.public},
             **shown,
             "duration_s": duration_s,
             "invocation": invocation,

@@ -93,18 +93,14 @@ duration_s:
 
 import tarfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.crds import apply_crds, remove_crds
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import INVENTORY
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.yaml import manifests
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
-
-with suppress(ImportError):  # kubernetes, which GpuModule insists on, cannot be installed without it
-    import yaml
-
 
 ARGUMENTS: dict[str, Any] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -118,15 +114,8 @@ NEEDED = [("state", "present", ["chart"]), ("state", "absent", ["group"])]
 
 def read_crds(chart: Path) -> Iterator[dict[str, Any]]:
     """The CRDs in the folders `crds` of the chart and its sub-charts."""
-
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        """Reads a bare `=`, to which YAML 1.1 gives another meaning, as text: AlertmanagerConfig has one."""
-
-    Loader.add_constructor("tag:yaml.org,2002:value", Loader.construct_yaml_str)
     for text in _crd_files(chart):
-        for document in yaml.load_all(text, Loader=Loader):
-            if document and document.get("kind") == "CustomResourceDefinition":
-                yield document
+        yield from (crd for crd in manifests(text) if crd.get("kind") == "CustomResourceDefinition")
 
 
 def _crd_files(chart: Path) -> Iterator[str | bytes]:

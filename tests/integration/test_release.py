@@ -14,12 +14,9 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
-from ansible_collections.kubegpu.autoscale.plugins.modules import chart_release
 from control_plane import ControlPlane, eventually
 from kubernetes import client, watch
 from kubernetes.client.exceptions import ApiException
@@ -517,31 +514,6 @@ def events(leases: client.CoordinationV1Api, namespace: str, since: str) -> list
     """What happened to Leases, with the revision of etcd."""
     listed = watch.Watch().stream(leases.list_namespaced_lease, namespace, resource_version=since, timeout_seconds=2)
     return [(event["type"], int(event["object"].metadata.resource_version)) for event in listed]
-
-
-def test_a_run_that_waited_for_another_does_not_undo_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it compared before it held the Lease is compared again: another run may have upgraded the release."""
-    service = SimpleNamespace(client=SimpleNamespace(dry_run=False))
-    written = []
-
-    def put_back(service: Any, *_: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-        written.append(service.client.dry_run)
-        yield "Service monitoring/exporter", {}
-
-    @contextmanager
-    def alone() -> Iterator[None]:
-        run._release = SimpleNamespace(is_as_wanted=lambda: False, changes=["chart: exporter-2 -> exporter-1"])
-        yield
-
-    run = chart_release.Run.__new__(chart_release.Run)
-    run._service, run._params = service, {"release_name": "exporter"}
-    run._release = SimpleNamespace(is_as_wanted=lambda: True)
-    monkeypatch.setattr(run, "_lease", lambda: SimpleNamespace(refuse_if_held=lambda: None))
-    monkeypatch.setattr(run, "_alone", alone)
-    monkeypatch.setattr(chart_release, "put_back", put_back)
-    with pytest.raises(HopError, match="was changed by another run meanwhile: chart: exporter-2 -> exporter-1"):
-        run._put_back()
-    assert written == [True], "only what the API server validates"
 
 
 def test_a_release_of_another_inventory_is_adopted_or_stays(release: Release) -> None:

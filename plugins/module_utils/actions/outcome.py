@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..cluster.errors import ApiError
+from ..cluster.kube import title_of
 from ..errors import HopError
 from ..kube.objects import Manifest
 from ..secrets import redacted
@@ -15,6 +16,7 @@ class Outcome:
     """The outcome of a run, in the format that all modules return.
 
     errors: failures. With any error the module fails, but its result is complete.
+    public: entries of the result that are built without secrets and shown as they are.
     """
 
     changed: bool = False
@@ -22,18 +24,25 @@ class Outcome:
     diff: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     errors: list[HopError | ApiError] = field(default_factory=list)
+    public: dict[str, Any] = field(default_factory=dict)
 
     def record(self, before: Manifest | None, after: Manifest | HopError | ApiError | None) -> str:
         """Record the result for one object. Returns created, changed, deleted, unchanged or failed."""
         if isinstance(after, (HopError, ApiError)):
             self.errors.append(after)
             return "failed"
-        was, is_now = _readable(before), _readable(after)
-        if was == is_now:
+        if not differs(before, after):
             return "unchanged"
-        name = _title(after or before or {})
+        name = title_of(after or before or {})
         self.changed = True
-        self.diff.append({"before_header": name, "after_header": name, "before": was or "", "after": is_now or ""})
+        self.diff.append(
+            {
+                "before_header": name,
+                "after_header": name,
+                "before": _readable(before) or "",
+                "after": _readable(after) or "",
+            }
+        )
         if before is None:
             return "created"
         return "deleted" if after is None else "changed"
@@ -55,9 +64,9 @@ def _without_secrets(title: str, manifest: Manifest | str) -> Manifest | str:
     return shown
 
 
-def _title(manifest: Manifest) -> str:
-    metadata = manifest["metadata"]
-    return f"{manifest['kind']} {metadata['namespace']}/{metadata['name']}"
+def differs(before: Manifest | None, after: Manifest | None) -> bool:
+    """Whether content, labels or annotations differ."""
+    return _readable(before) != _readable(after)
 
 
 def _readable(manifest: Manifest | None) -> Manifest | None:

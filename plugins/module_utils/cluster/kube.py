@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -25,6 +26,7 @@ class Resource:
 
     plural:   its name in paths.
     scalable: has a scale subresource.
+    namespaced: its objects are in namespaces.
     pruned_fields: sections and fields removed from list results to save memory, about half of each object.
     """
 
@@ -32,43 +34,53 @@ class Resource:
     kind: str
     plural: str
     scalable: bool = False
+    namespaced: bool = True
     pruned_fields: tuple[tuple[str, str], ...] = ()
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         parts = [group_path(self.api_version)]
-        if namespace:
+        if namespace and self.namespaced:
             parts += ["namespaces", quote(namespace, safe="")]
         parts.append(self.plural)
         parts += [quote(part, safe="") for part in (name, subresource) if part]
         return "/".join(parts)
 
 
-APISERVICES = Resource("apiregistration.k8s.io/v1", "APIService", "apiservices")
+APISERVICES = Resource("apiregistration.k8s.io/v1", "APIService", "apiservices", namespaced=False)
 CONFIG_MAPS = Resource("v1", "ConfigMap", "configmaps")
-CRDS = Resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions")
+CRDS = Resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
 DAEMON_SETS = Resource("apps/v1", "DaemonSet", "daemonsets")
-DEVICE_CLASSES = Resource("resource.k8s.io/v1", "DeviceClass", "deviceclasses")
+DEVICE_CLASSES = Resource("resource.k8s.io/v1", "DeviceClass", "deviceclasses", namespaced=False)
 DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments", scalable=True)
 EVENTS = Resource("v1", "Event", "events")
 HPAS = Resource(HPA_VERSION, "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 LEASES = Resource("coordination.k8s.io/v1", "Lease", "leases")
-NAMESPACES = Resource("v1", "Namespace", "namespaces")
-NODES = Resource("v1", "Node", "nodes", pruned_fields=(("metadata", "managedFields"), ("status", "images")))
+NAMESPACES = Resource("v1", "Namespace", "namespaces", namespaced=False)
+NODES = Resource(
+    "v1",
+    "Node",
+    "nodes",
+    namespaced=False,
+    pruned_fields=(("metadata", "managedFields"), ("status", "images")),
+)
 PODS = Resource("v1", "Pod", "pods", pruned_fields=(("metadata", "managedFields"),))
 POD_MONITORS = Resource("monitoring.coreos.com/v1", "PodMonitor", "podmonitors")
 PROMETHEUSES = Resource("monitoring.coreos.com/v1", "Prometheus", "prometheuses")
 RESOURCE_CLAIM_TEMPLATES = Resource("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
 RESOURCE_QUOTAS = Resource("v1", "ResourceQuota", "resourcequotas")
-RESOURCE_SLICES = Resource("resource.k8s.io/v1", "ResourceSlice", "resourceslices")
+RESOURCE_SLICES = Resource("resource.k8s.io/v1", "ResourceSlice", "resourceslices", namespaced=False)
 RULES = Resource("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
-RUNTIME_CLASSES = Resource("node.k8s.io/v1", "RuntimeClass", "runtimeclasses")
+RUNTIME_CLASSES = Resource("node.k8s.io/v1", "RuntimeClass", "runtimeclasses", namespaced=False)
 SCALED_OBJECTS = Resource("keda.sh/v1alpha1", "ScaledObject", "scaledobjects")
 SECRETS = Resource("v1", "Secret", "secrets")
 SERVICES = Resource("v1", "Service", "services")
 SERVICE_MONITORS = Resource("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors")
 STATEFUL_SETS = Resource("apps/v1", "StatefulSet", "statefulsets", scalable=True)
 VALIDATING_WEBHOOKS = Resource(
-    "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"
+    "admissionregistration.k8s.io/v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+    namespaced=False,
 )
 
 
@@ -92,6 +104,12 @@ def group_path(api_version: str) -> str:
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
+def title_of(manifest: Manifest, kind: str = "") -> str:
+    """An object for a message: kind, namespace and name. kind: of an item of a list, which has none."""
+    metadata = manifest["metadata"]
+    return f"{kind or manifest['kind']} {'/'.join(filter(None, (metadata.get('namespace'), metadata['name'])))}"
+
+
 class KubeClient:
     """The API server. Each method sends one request.
 
@@ -102,6 +120,11 @@ class KubeClient:
         self._send = transport
         self.dry_run = dry_run
         self._write_query = {"dryRun": "All"} if dry_run else {}
+
+    @property
+    def dry(self) -> KubeClient:
+        """The same API server, whose writes are dry runs."""
+        return KubeClient(self._send, dry_run=True)
 
     def discover(self, api_version: str) -> dict[str, Resource]:
         """The kinds served under `api_version`, by name; none if it is not served."""
@@ -114,7 +137,11 @@ class KubeClient:
         names = {entry["name"] for entry in served}
         return {
             entry["kind"]: Resource(
-                api_version, entry["kind"], entry["name"], scalable=f"{entry['name']}/scale" in names
+                api_version,
+                entry["kind"],
+                entry["name"],
+                scalable=f"{entry['name']}/scale" in names,
+                namespaced=entry.get("namespaced", True),
             )
             for entry in served
             if "/" not in entry["name"]
@@ -126,9 +153,7 @@ class KubeClient:
         Raises: HopError if the user is anonymous.
         """
         try:
-            path = f"{group_path('authentication.k8s.io/v1')}/selfsubjectreviews"
-            answer = self._send("POST", path, query={}, body=_SELF_SUBJECT_REVIEW)
-            name: str = answer["status"]["userInfo"].get("username", "")
+            name: str = self._review()["status"]["userInfo"].get("username", "")
         except ApiError as err:
             if err.status not in (403, 404):
                 raise
@@ -139,9 +164,17 @@ class KubeClient:
 
     def now(self) -> datetime:
         """The time of the API server, or else of this machine."""
-        path = f"{group_path('authentication.k8s.io/v1')}/selfsubjectreviews"
-        made = self._send("POST", path, query={}, body=_SELF_SUBJECT_REVIEW)["metadata"].get("creationTimestamp")
+        try:
+            made = self._review()["metadata"].get("creationTimestamp")
+        except ApiError as err:
+            if err.status not in (403, 404):
+                raise
+            made = None
         return datetime.fromisoformat(made) if made else datetime.now(UTC)
+
+    def _review(self) -> Any:
+        path = f"{group_path('authentication.k8s.io/v1')}/selfsubjectreviews"
+        return self._send("POST", path, query={}, body=_SELF_SUBJECT_REVIEW)
 
     def list(
         self,
@@ -180,10 +213,13 @@ class KubeClient:
             if not token:
                 return found
 
-    def list_metadata(self, resource: Resource, *, label_selector: str) -> Sequence[Manifest]:
-        """The objects of a kind in all namespaces, without their content."""
+    def list_metadata(
+        self, resource: Resource, *, label_selector: str, namespace: str | None = None
+    ) -> Sequence[Manifest]:
+        """The objects of a kind, without their content."""
         query = {"labelSelector": label_selector}
-        return self._send("GET", resource.path(), query=query, accept=METADATA_ONLY)["items"] or []  # null for none
+        found = self._send("GET", resource.path(namespace), query=query, accept=METADATA_ONLY)["items"]
+        return found or []  # null for none
 
     def get(
         self, resource: Resource, name: str, namespace: str | None = None, subresource: str | None = None
@@ -229,14 +265,14 @@ class KubeClient:
             if err.is_other_object or _is_of_another_uid(err):
                 raise HopError(
                     Hop.API_SERVER,
-                    seen=f"{_title(manifest)} was deleted or recreated during the change. It was not changed",
+                    seen=f"{title_of(manifest)} was deleted or recreated during the change. It was not changed",
                     fix="check which other client changes it, then run again",
                 ) from err
             if err.field_conflicts:
                 raise _conflict(manifest, err) from err
             if err.is_unknown_field:
                 fix = "correct the field; a raw entry of extra_metrics is written as in an autoscaling/v2 HPA"
-                raise HopError(Hop.SPEC, seen=f"{_title(manifest)}: {err.message}", fix=fix) from err
+                raise HopError(Hop.SPEC, seen=f"{title_of(manifest)}: {err.message}", fix=fix) from err
             raise
 
     def _made_meanwhile(self, resource: Resource, wanted: Manifest, err: ApiError) -> Manifest:
@@ -248,7 +284,7 @@ class KubeClient:
         whose = f"it {maker(live)}" if live is not None else "it was deleted"
         raise HopError(
             Hop.API_SERVER,
-            seen=f"{_title(wanted)} was created by another client at the same time: {whose}. It was not changed",
+            seen=f"{title_of(wanted)} was created by another client at the same time: {whose}. It was not changed",
             fix="rename or delete it if it does not belong to this collection; otherwise run again",
         ) from err
 
@@ -270,6 +306,18 @@ class KubeClient:
                 raise
             return err.message
         return ""
+
+    def merge(self, resource: Resource, manifest: Manifest) -> Manifest:
+        """Sets the fields of `manifest` in an existing object, as kubectl patch does. Other fields stay as they are."""
+        metadata = manifest["metadata"]
+        path = resource.path(metadata.get("namespace"), metadata["name"])
+        send = partial(self._send, "PATCH", path, query=self._write_query, body=manifest)
+        try:
+            return send(content_type="application/strategic-merge-patch+json")
+        except ApiError as err:
+            if err.status != 415:
+                raise
+        return send(content_type="application/merge-patch+json")  # kinds of a CRD have no other
 
     def replace(self, resource: Resource, manifest: Manifest) -> Manifest:
         """Replaces an object only if it still has the resourceVersion in the manifest."""
@@ -304,8 +352,8 @@ class KubeClient:
             seen = live
         raise HopError(
             Hop.API_SERVER,
-            seen=f"{resource.kind} {'/'.join(filter(None, (namespace, name)))} was changed by another client during "
-            f"the deletion. It was not deleted",
+            seen=f"{title_of(seen, resource.kind)} was changed by another client during the deletion. "
+            "It was not deleted",
             fix="check which other client changes it, then run again",
         )
 
@@ -348,11 +396,6 @@ def _conflict(manifest: Manifest, err: ApiError) -> HopError:
     takeover = _TAKEOVERS.get(manifest["kind"], "delete the object")
     return HopError(
         Hop.API_SERVER,
-        seen=f"{_title(manifest)}: {seen}",
+        seen=f"{title_of(manifest)}: {seen}",
         fix=f"have that manager release the fields, or {takeover.format(name=manifest['metadata']['name'])}",
     )
-
-
-def _title(manifest: Manifest) -> str:
-    metadata = manifest["metadata"]
-    return f"{manifest['kind']} {'/'.join(filter(None, (metadata.get('namespace'), metadata['name'])))}"

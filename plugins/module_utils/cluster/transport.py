@@ -124,7 +124,7 @@ def _has_login(configuration: Any) -> bool:
 
 def _encoded(body: Any, content_type: str) -> Any:
     """The body for the library, which encodes JSON itself, and accepts text for other content types."""
-    return body if body is None or content_type == JSON else json.dumps(body)
+    return body if body is None or content_type.endswith("json") else json.dumps(body)
 
 
 def _widen(pools: PoolManager) -> None:

@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -38,6 +38,19 @@ def from_yaml_of_others(text: str) -> Any:
         mark = getattr(err, "problem_mark", None)
         place = f"line {mark.line + 1}: " if mark else ""
         raise ValueError(f"{place}{getattr(err, 'problem', None) or 'it is not text'}") from err
+
+
+def manifests(text: str | bytes) -> Iterator[dict[str, Any]]:
+    """The objects of a manifest, without documents that a condition left empty.
+
+    A bare `=`, to which YAML 1.1 gives another meaning, is text: Prometheus' CRDs have one.
+    """
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        pass
+
+    Loader.add_constructor("tag:yaml.org,2002:value", Loader.construct_yaml_str)
+    return filter(None, yaml.load_all(text, Loader=Loader))
 
 
 def to_yaml(documents: Iterable[Any]) -> str:

@@ -58,8 +58,10 @@ class CachingClient(KubeClient):
     def user(self) -> str:
         return self._kube.user()
 
-    def list_metadata(self, resource: Resource, *, label_selector: str) -> Sequence[Manifest]:
-        return self._kube.list_metadata(resource, label_selector=label_selector)
+    def list_metadata(
+        self, resource: Resource, *, label_selector: str, namespace: str | None = None
+    ) -> Sequence[Manifest]:
+        return self._kube.list_metadata(resource, label_selector=label_selector, namespace=namespace)
 
     def discover(self, api_version: str) -> dict[str, Resource]:
         if api_version not in self._kinds:
