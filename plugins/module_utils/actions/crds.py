@@ -1,8 +1,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
+from pathlib import Path, PurePath
+from typing import Any
 
 from ..autoscaling.manifests import Manifest
 from ..cluster.kube import CRDS, KubeClient, Resource
@@ -11,6 +15,9 @@ from ..hops import Hop
 from ..marks import INVENTORY, MANAGED_BY, MANAGER, RELEASE, is_managed, is_of, marked
 from .outcome import Outcome
 from .wait import Deadline, wait_until
+
+with suppress(ImportError):  # kubernetes, which GpuModule insists on, cannot be installed without it
+    import yaml
 
 
 def apply_crds(kube: KubeClient, crds: Iterable[Manifest], inventory: str, deadline: Deadline) -> Outcome:
@@ -114,3 +121,26 @@ def _wait_until_served(kube: KubeClient, names: Iterable[str], deadline: Deadlin
 def _is_established(crd: Manifest | None) -> bool:
     conditions = (crd or {}).get("status", {}).get("conditions") or []  # null for a moment after creation
     return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
+
+
+def read_crds(chart: Path) -> Iterator[dict[str, Any]]:
+    """The CRDs in the folders `crds` of the chart and its sub-charts."""
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        """Reads a bare `=`, to which YAML 1.1 gives another meaning, as text: AlertmanagerConfig has one."""
+
+    Loader.add_constructor("tag:yaml.org,2002:value", Loader.construct_yaml_str)
+    for text in _crd_files(chart):
+        for document in yaml.load_all(text, Loader=Loader):
+            if document and document.get("kind") == "CustomResourceDefinition":
+                yield document
+
+
+def _crd_files(chart: Path) -> Iterator[str | bytes]:
+    for path in sorted(chart.rglob("crds/*.y*ml")):
+        yield path.read_text(encoding="utf-8")
+    for path in sorted(chart.rglob("charts/*.tgz")):
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if PurePath(member.name).match("crds/*.y*ml") and (file := archive.extractfile(member)):
+                    yield file.read()

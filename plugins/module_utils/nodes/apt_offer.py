@@ -30,7 +30,7 @@ class AptOffer:
 
     brings: packages by role and repository, in the format of AptSet.
     failed: roles that fail for other reasons.
-    answer: result of apt_offer_info; empty before the query.
+    answer: result of server_info with apt_offer; empty before the query.
     """
 
     host: Host

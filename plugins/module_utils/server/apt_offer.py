@@ -110,7 +110,7 @@ class Offer:
 
 
 def look(repositories: Sequence[Repository], proxy: str = "") -> dict[str, Any]:
-    """Packages that are neither installed nor would be found, as documented in the module apt_offer_info."""
+    """Packages that are neither installed nor would be found, as documented in the module server_info."""
     installed = _installed(repositories)
     wanted = [
         (repository, package)
