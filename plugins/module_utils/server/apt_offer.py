@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Checks whether apt would find packages, before a repository is configured for it.
 
 apt itself reads the repositories, with separate settings and lists in a temporary folder: the server's sources,
