@@ -1,11 +1,10 @@
 #!/usr/bin/python
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: objects
 short_description: Apply and delete objects that this collection manages
-version_added: 0.1.0
 description:
   - Applies all objects of a part, the CRDs of a chart or a namespace, or deletes them.
   - The objects of a part, for example dashboards, get the labels
@@ -14,11 +13,11 @@ description:
     field validation. Objects with the labels of the part that are not in O(objects) are deleted.
   - The module fails before making changes if an object of the same name exists without the labels, or with the label of
     another inventory.
-author:
-  - kubegpu (@kubegpu)
+author: kubegpu (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
   - kubegpu.autoscale.inventory
+  - kubegpu.autoscale.private
 options:
   part_of:
     description: Name of the part. Requires O(kinds).

@@ -1,18 +1,19 @@
 #!/usr/bin/python
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: server_info
 short_description: Describe a server before it becomes a node
-version_added: 0.1.0
+extends_documentation_fragment:
+  - kubegpu.autoscale.private
+  - kubegpu.autoscale.reads
 description:
   - Reads in one call what can prevent a server from becoming a node, including software that was installed otherwise.
   - Only reads files, unless O(apt_key), O(apt_offer) or O(ports) asks another question, which is then the only one.
   - Changes nothing.
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+author: kubegpu (@kubegpu)
 options:
   root:
     description: Folder that holds the machine's C(etc), C(proc), C(usr) and C(var). A folder other than V(/) is a copy.
@@ -84,13 +85,6 @@ options:
         A firewall that rejects connections instead of dropping them looks like such a port, and is not found.
     type: list
     elements: str
-attributes:
-  check_mode:
-    description: Runs in check mode, and returns the same as otherwise.
-    support: full
-  diff_mode:
-    description: The module changes nothing, so it returns no diff.
-    support: none
 """
 
 EXAMPLES = r"""
