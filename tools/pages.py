@@ -131,7 +131,7 @@ def resolved(page: str, text: str, pages: set[str]) -> str:
 
 
 def documented() -> Iterator[tuple[str, str, str]]:
-    """Kind, name and page of each module and filter."""
+    """Kind, name and page of each public module and filter, which are those with a version."""
     for kind in ("module", "filter"):
         folder = ROOT / "plugins" / f"{kind}s".replace("filters", "filter")
         names = [f"kubegpu.autoscale.{path.stem}" for path in folder.glob("*.py" if kind == "module" else "*.yml")]
@@ -139,7 +139,8 @@ def documented() -> Iterator[tuple[str, str, str]]:
         environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH}
         told = subprocess.check_output([program, "--json", "--type", kind, *names], env=environment)
         for name, entry in sorted(json.loads(told).items()):
-            yield kind, name.rpartition(".")[2], plugin_page(name, entry)
+            if "version_added" in entry["doc"]:
+                yield kind, name.rpartition(".")[2], plugin_page(name, entry)
 
 
 def plugin_page(name: str, entry: dict[str, Any]) -> str:

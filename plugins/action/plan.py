@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Decides on the controller what a role does. plugins/modules/plan.py documents it.
 
 The strategy imports this file once, before it starts a process for each host. So it imports all plans.

@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Starts a reboot, or waits for the end of one that was started. plugins/modules/server_reboot.py documents it.
 
 ansible.builtin.reboot does both in one task, which holds one of Ansible's forks: with 5 forks and boots of 14 minutes,

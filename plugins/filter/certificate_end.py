@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,9 +12,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.x509 imp
 DOCUMENTATION = r"""
 name: certificate_end
 short_description: Return the end of a certificate's validity
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Returns the time at which a certificate expires. Needs no X.509 library.
 options:

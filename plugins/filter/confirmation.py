@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -17,9 +17,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.confirma
 DOCUMENTATION = r"""
 name: confirmation
 short_description: Check whether a removal is confirmed
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Checks whether a removal is confirmed with the name of its cluster, and returns the prompt that asks for it.
 positional: given

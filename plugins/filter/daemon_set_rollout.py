@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +11,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.gpu_n
 DOCUMENTATION = r"""
 name: daemon_set_rollout
 short_description: Count the ready pods of DaemonSets
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Compares the number of ready and updated pods with the number of ready nodes that should have a pod.
 positional: _input, nodes

@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -8,9 +8,7 @@ from typing import Any
 DOCUMENTATION = r"""
 name: dashboard_objects
 short_description: Create the ConfigMaps of dashboards
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Returns a ConfigMap for each dashboard, which Grafana's sidecar loads.
 positional: _input, metadata

@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,9 +9,7 @@ from typing import Any
 DOCUMENTATION = r"""
 name: differing_files
 short_description: List the files of a server that differ
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Compares wanted files with the result of one call of M(ansible.builtin.find). A run without changes then
     needs a single request, instead of one for each file.

@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,9 +16,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.node_
 DOCUMENTATION = r"""
 name: gpu_node_labels
 short_description: Decide which nodes get the GPU label
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Returns the nodes to add the label C(nvidia.com/gpu.present) to, and the nodes to remove it from.
   - A GPU node is recognized by the PCI devices of its server, by a label, or by the resources of its device plugin.

@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,9 +10,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.gpu_n
 DOCUMENTATION = r"""
 name: gpu_nodes
 short_description: Describe the GPU nodes of a pool
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Returns label selectors and a node affinity for the nodes that have an NVIDIA GPU and all labels of a pool.
   - A node has a GPU if it has one of the labels that NVIDIA's charts, node-feature-discovery, clouds or Karpenter set.

@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +11,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.opera
 DOCUMENTATION = r"""
 name: gpu_operator_status
 short_description: Check whether the GPU operator has set up the nodes
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Returns the state that the GPU operator reports, and the number of ready validators.
 options:

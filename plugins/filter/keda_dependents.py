@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +11,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.keda 
 DOCUMENTATION = r"""
 name: keda_dependents
 short_description: Check whether KEDA can be removed
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Returns an error if objects depend on KEDA, because Helm would delete ScaledObjects and ScaledJobs with KEDA's CRDs.
 positional: _input, context, inventory_id, preview

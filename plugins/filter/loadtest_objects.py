@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 import json
@@ -19,9 +19,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.shapes 
 DOCUMENTATION = r"""
 name: loadtest_objects
 short_description: Create the Job of a load test
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Returns the Job that sends the load of a test, and the Secret with its plan if it has an owner.
 positional: _input, stages, owners

@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,9 +11,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.openpgp 
 DOCUMENTATION = r"""
 name: openpgp_fingerprints
 short_description: Compute fingerprints of OpenPGP keys
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Returns the fingerprints of the primary keys (version 4) in ASCII-armored text. Does not need gpg.
 options:

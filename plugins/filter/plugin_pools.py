@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,9 +12,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components impor
 DOCUMENTATION = r"""
 name: plugin_pools
 short_description: Configure the device plugin for node pools
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Returns the plugin's configuration for each pool, the node labels to change, and errors.
 positional: _input, nodes

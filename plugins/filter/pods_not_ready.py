@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,9 +10,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.waiting_po
 DOCUMENTATION = r"""
 name: pods_not_ready
 short_description: Explain why pods are not ready
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Returns one error text for pods that did not become ready. It quotes containers, the scheduler and events of
     rejected pods, and lists taints that the pods do not tolerate.

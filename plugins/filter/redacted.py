@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,9 +10,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import r
 DOCUMENTATION = r"""
 name: redacted
 short_description: Hide the secrets in a value
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Replaces each secret in a value with C((hidden)).
   - Secrets are recognized by the name of their key, or by their text, for example C(--password=x).

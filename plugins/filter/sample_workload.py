@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,9 +13,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain im
 DOCUMENTATION = r"""
 name: sample_workload
 short_description: Create the objects of the sample workload
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Returns the manifests of the role gpu_workload, the queries to run before they are applied, and errors that follow
     from the results.

@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,9 +10,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import s
 DOCUMENTATION = r"""
 name: secret_paths
 short_description: Find the secrets in a value
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Returns the path of each secret in a value. It recognizes secrets as P(kubegpu.autoscale.redacted#filter) does.
 options:

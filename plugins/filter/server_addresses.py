@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,9 +11,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server.dec
 DOCUMENTATION = r"""
 name: server_addresses
 short_description: Collect the addresses by which nodes reach each other
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Returns the address of each server, C(kubernetes_node_ip) or that of its default route, with its subnet.
   - Needs the facts C(network) of the servers.

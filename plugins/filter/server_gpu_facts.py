@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 import re
@@ -12,9 +12,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.fabric im
 DOCUMENTATION = r"""
 name: server_gpu_facts
 short_description: Collect the GPU facts of servers
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Returns the result of P(kubegpu.autoscale.gpu_facts#module) for each server, with the name of its node.
   - The facts include C(expected_gpus) if the variable C(nvidia_driver_expected_gpus) is set. They include C(fabric),

@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,9 +10,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components impor
 DOCUMENTATION = r"""
 name: shares_gpus
 short_description: Check whether pods share GPUs
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Returns whether the device plugin assigns a GPU to several pods, on all nodes or in one of the pools.
 positional: _input, sharing

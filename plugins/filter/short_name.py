@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,9 +10,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling impo
 DOCUMENTATION = r"""
 name: short_name
 short_description: Shorten a name to a label value
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Returns a name of at most 63 characters, the limit of label values. A longer name is cut, and ends with a digest of
     the whole name.

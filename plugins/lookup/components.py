@@ -1,13 +1,11 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: components
 short_description: Decide which components to install
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Reads the variables of an inventory that configure the chart roles, and the fact C(kubegpu_cluster), in which the
     roles store the result of P(kubegpu.autoscale.gpu_cluster_info#module).

@@ -1,13 +1,11 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: role_options
 short_description: Return the typed options of a role
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Reads all options in the argument specification of a role of this collection, and converts them to their types, as
     Ansible does with module options. For example, a string from the command line becomes a number or a boolean.

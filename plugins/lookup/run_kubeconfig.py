@@ -1,13 +1,11 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: run_kubeconfig
 short_description: Copy the kubeconfig of a run
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Private to this collection. Returns the path of a copy of a kubeconfig with only one context, its cluster and its
     user. The first lookup of a run makes the copy, and later ones return it. A change of the file or of its current

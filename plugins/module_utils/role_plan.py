@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Plans of roles, and the options that they depend on. Private to this collection, may change at any time.
 
 The action plugin `plan` calls `options_of` with the variables of a task, unit tests with values of their own. An option

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Finds secrets in values, and hides them.
 
 A secret is recognized by the name of its key, or by the name beside its value (a container's variable, an HTTP header).

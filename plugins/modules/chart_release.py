@@ -1,11 +1,10 @@
 #!/usr/bin/python
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: chart_release
 short_description: Compare, install, upgrade or remove a Helm release that this module manages
-version_added: 0.1.0
 description:
   - Compares chart, version, values and served kinds of a release with the wanted state. RV(result.differs) shows
     whether an upgrade is needed. With O(chart_folder) the module performs it.
@@ -20,11 +19,11 @@ description:
   - Helm compares charts and values, but not objects. If a managed release does not differ, the module restores its
     objects that were deleted or edited. Fields that others added to an object are kept.
   - Secrets are not restored, because their diff would be shown.
-author:
-  - kubegpu (@kubegpu)
+author: kubegpu (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
   - kubegpu.autoscale.inventory
+  - kubegpu.autoscale.private
 options:
   state:
     description:

@@ -1,12 +1,11 @@
 #!/usr/bin/python
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cluster_identity
 short_description: Check that servers belong to the cluster that a kubeconfig reaches
-version_added: 0.1.0
 description:
   - Compares a cluster with servers before either is changed. Names are not sufficient, because two clusters can have
     nodes of the same name.
@@ -15,10 +14,11 @@ description:
   - Fails with both identities if a server is a node of another cluster, or a copy of another server.
   - Also fails if the node of that name is another machine.
   - Changes nothing.
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+author: kubegpu (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.private
+  - kubegpu.autoscale.reads
 options:
   servers:
     description: The servers to compare, with the result of M(kubegpu.autoscale.server_info) for each.
@@ -77,13 +77,6 @@ options:
     default: []
 requirements:
   - kubernetes >= 30.1 (Python)
-attributes:
-  check_mode:
-    support: full
-    description: The module changes nothing.
-  diff_mode:
-    support: none
-    description: The module changes nothing, so it returns no diff.
 """
 
 EXAMPLES = r"""

@@ -1,17 +1,16 @@
 #!/usr/bin/python
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: container_gpus_info
 short_description: List the GPUs that a container sees
-version_added: 0.1.0
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Runs the node's C(nvidia-smi) in a containerd container without an image, so nothing is pulled. Its root
     is an empty folder with the C library that nvidia-smi is linked with. CDI adds everything else.
   - The container is always removed.
-author:
-  - kubegpu (@kubegpu)
+author: kubegpu (@kubegpu)
 options:
   device:
     description: CDI name of the device for the container.

@@ -15,6 +15,7 @@ author:
   - kubegpu (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.reads
 options:
   namespace:
     description: Namespace of the HPA.
@@ -63,13 +64,6 @@ options:
     default: ""
 requirements:
   - kubernetes >= 30.1 (Python)
-attributes:
-  check_mode:
-    support: full
-    description: The module changes nothing.
-  diff_mode:
-    support: none
-    description: The module changes nothing, so it returns no diff.
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler_info
   - module: kubegpu.autoscale.gpu_doctor

@@ -17,6 +17,7 @@ author:
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
   - kubegpu.autoscale.inventory
+  - kubegpu.autoscale.reads
 options:
   wait_timeout:
     description: Seconds to wait until the cluster answers. In check mode the cluster can be missing.
@@ -24,13 +25,6 @@ options:
     default: 60
 requirements:
   - kubernetes >= 30.1 (Python)
-attributes:
-  check_mode:
-    support: full
-    description: The module changes nothing.
-  diff_mode:
-    support: none
-    description: The module changes nothing, so it returns no diff.
 """
 
 EXAMPLES = r"""

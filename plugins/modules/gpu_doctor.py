@@ -24,6 +24,7 @@ author:
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
   - kubegpu.autoscale.prometheus
+  - kubegpu.autoscale.reads
 options:
   namespace:
     description:
@@ -147,13 +148,6 @@ options:
     default: never
 requirements:
   - kubernetes >= 30.1 (Python)
-attributes:
-  check_mode:
-    support: full
-    description: The module changes nothing.
-  diff_mode:
-    support: none
-    description: The module changes nothing, so it returns no diff.
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler
   - module: kubegpu.autoscale.gpu_autoscaler_info

@@ -6,6 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_facts
 short_description: Describe the NVIDIA GPUs and the driver of a node
+extends_documentation_fragment: kubegpu.autoscale.reads
 version_added: 0.1.0
 description:
   - Detects NVIDIA GPUs and NVSwitches by their PCI IDs, so it works before a driver is installed.
@@ -30,13 +31,6 @@ options:
     type: list
     elements: str
     default: []
-attributes:
-  check_mode:
-    description: Runs in check mode, and returns the same as otherwise.
-    support: full
-  diff_mode:
-    description: The module changes nothing, so it returns no diff.
-    support: none
 notes:
   - Some files need root, for example on HGX B200 and later. The module warns about a file that it cannot read or
     interpret. The facts from it are null.

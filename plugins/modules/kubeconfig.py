@@ -1,12 +1,12 @@
 #!/usr/bin/python
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kubeconfig
 short_description: Merge a cluster into a kubeconfig, or remove it
-version_added: 0.1.0
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Merges the cluster, the context and the user of one cluster's kubeconfig into a file that may have others.
     Entries of other clusters and the current context do not change.
@@ -15,8 +15,7 @@ description:
     O(context) is named, because that may be another cluster of this authority.
   - A file with entries of other clusters is backed up beside it before each change.
   - The file is replaced atomically, with mode 0600, while it is locked as kubectl locks it (C(PATH.lock)).
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+author: kubegpu (@kubegpu)
 options:
   path:
     description: The kubeconfig file. Its folder must exist.

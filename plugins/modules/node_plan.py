@@ -1,15 +1,16 @@
 #!/usr/bin/python
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 # The action plugin of this name does the work, on the controller.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_plan
 short_description: Decide what a role does to a server
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment:
+  - kubegpu.autoscale.private
+  - kubegpu.autoscale.reads
+author: kubegpu (@kubegpu)
 description:
   - Computes from the options of a role, and from what its tasks read on a server, what the role does on that server.
   - Runs on the controller and reads nothing itself. The same input always gives the same plan.
@@ -65,13 +66,6 @@ options:
   turn:
     description: Check whether a control plane can be drained, rebooted or upgraded while each of the others works.
     type: dict
-attributes:
-  check_mode:
-    description: Runs in check mode, and returns the same as otherwise.
-    support: full
-  diff_mode:
-    description: The module changes nothing, so it returns no diff.
-    support: none
 """
 
 EXAMPLES = r"""

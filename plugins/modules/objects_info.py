@@ -1,20 +1,20 @@
 #!/usr/bin/python
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: objects_info
 short_description: Read several kinds of objects at once, and wait until they are ready
-version_added: 0.1.0
 description:
   - Reads several kinds of objects in one call, like M(kubernetes.core.k8s_info).
   - Can wait until objects are ready. A Deployment and a StatefulSet are ready when all their replicas are updated and
     available. A DaemonSet is ready when each of its nodes has an updated and ready pod. A Job is ready when it has
     succeeded. Any other object is ready when its condition V(Available) or V(Ready) is true for its generation.
-author:
-  - kubegpu (@kubegpu)
+author: kubegpu (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.private
+  - kubegpu.autoscale.reads
 options:
   objects:
     description: Objects to read. A missing object, and a kind that is not served, result in an empty list.
@@ -51,13 +51,6 @@ options:
     default: 120
 requirements:
   - kubernetes >= 30.1 (Python)
-attributes:
-  check_mode:
-    support: full
-    description: The module changes nothing.
-  diff_mode:
-    support: none
-    description: The module changes nothing, so it returns no diff.
 """
 
 EXAMPLES = r"""

@@ -1,15 +1,16 @@
 #!/usr/bin/python
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 # The action plugin of this name does the work, on the controller.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: plan
 short_description: Decide what a role does
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment:
+  - kubegpu.autoscale.private
+  - kubegpu.autoscale.reads
+author: kubegpu (@kubegpu)
 description:
   - Private to this collection, may change at any time.
   - Computes what a role does from its options and from what its tasks read. Runs on the controller and reads nothing
@@ -31,13 +32,6 @@ options:
       - Results of the tasks that have run. Omit what no task has read yet, or pass the result of a skipped task.
     type: dict
     default: {}
-attributes:
-  check_mode:
-    description: Runs in check mode, and returns the same as otherwise.
-    support: full
-  diff_mode:
-    description: The module changes nothing, so it returns no diff.
-    support: none
 """
 
 EXAMPLES = r"""

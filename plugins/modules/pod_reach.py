@@ -1,18 +1,17 @@
 #!/usr/bin/python
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: pod_reach
 short_description: Connect from a pod of this node to other pods, or answer for a pod
-version_added: 0.1.0
+extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Enters the network namespace of a pod that containerd runs on this node, and connects or listens there. The pod
     needs no program for that, so the pause image is sufficient.
   - The listener ends with its pod.
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+author: kubegpu (@kubegpu)
 options:
   pod:
     description: UID of the pod.

@@ -1,17 +1,19 @@
 #!/usr/bin/python
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: server_info
 short_description: Describe a server before it becomes a node
-version_added: 0.1.0
+extends_documentation_fragment:
+  - kubegpu.autoscale.private
+  - kubegpu.autoscale.reads
 description:
   - Reads in one call what can prevent a server from becoming a node, including software that was installed otherwise.
-  - Only reads files. Runs no programs and changes nothing.
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+  - Only reads files, unless O(apt_key), O(apt_offer) or O(ports) asks another question, which is then the only one.
+  - Changes nothing.
+author: kubegpu (@kubegpu)
 options:
   root:
     description: Folder that holds the machine's C(etc), C(proc), C(usr) and C(var). A folder other than V(/) is a copy.
@@ -27,13 +29,62 @@ options:
       - Time of the controller when the task begins, in seconds since 1970, C(now().timestamp()). Compared with the
         server's clock. The difference includes the time until the module runs.
     type: float
-attributes:
-  check_mode:
-    description: Runs in check mode, and returns the same as otherwise.
-    support: full
-  diff_mode:
-    description: The module changes nothing, so it returns no diff.
-    support: none
+  apt_key:
+    description:
+      - Downloads the key of an apt repository.
+      - M(ansible.builtin.uri) gets a proxy from the environment of its command, where the process list shows the
+        password. This module gets it as an option, and never shows it.
+    type: dict
+    suboptions:
+      url: {description: URL of the file., type: str, required: true}
+      proxy:
+        description: Proxy, C(http://user:password@host:port). The default is the proxy in the server's environment.
+        type: str
+        default: ""
+      allow_unauthorized:
+        description: Whether to accept a response that requires a login. The content is then empty.
+        type: bool
+        default: false
+  apt_offer:
+    description:
+      - Queries dpkg and apt for packages that are neither installed nor available, before anything is installed.
+      - A repository does not need to be configured yet. Its lists are then read into a temporary folder.
+    type: dict
+    suboptions:
+      repositories:
+        description: Repositories, and the packages to look up in each.
+        type: list
+        elements: dict
+        required: true
+        suboptions:
+          name: {description: Name of the repository in the result., type: str, required: true}
+          uri:
+            description: URL of the repository. Empty for the repositories that are configured on the server.
+            type: str
+            required: true
+          suite: {description: "Suite, or C(/) for a flat repository.", type: str, required: true}
+          components: {description: Components. Empty for a flat repository., type: str, default: ""}
+          packages:
+            description: Packages as C(name=version), where C(*) is a wildcard, or as C(name).
+            type: list
+            elements: str
+            required: true
+          hosts:
+            description: Other hosts that the repository redirects to. They are also reached through the proxy.
+            type: list
+            elements: str
+            default: []
+      proxy:
+        description: Proxy for repositories with a URL, C(http://host:port).
+        type: str
+        default: ""
+  ports:
+    description:
+      - Ports of other servers, for example V(192.0.2.1:6443) or V([2001:db8::1]:6443), to connect to at the same time.
+      - A port on which nothing listens yet counts as reached, because its server rejects the connection immediately.
+        A firewall that rejects connections instead of dropping them looks like such a port, and is not found.
+    type: list
+    elements: str
 """
 
 EXAMPLES = r"""
@@ -44,6 +95,10 @@ EXAMPLES = r"""
 - name: Fail if the server uses swap
   ansible.builtin.assert:
     that: server.result.swaps | length == 0
+
+- name: Check whether the server reaches the API server and etcd
+  kubegpu.autoscale.server_info:
+    ports: ["10.0.0.1:6443", "10.0.0.1:2379"]
 """
 
 RETURN = r"""
@@ -104,32 +159,152 @@ result:
       description: Seconds by which the server's clock is ahead of O(controller_time). V(0) without it.
       type: float
       sample: 0.4
+    content:
+      description: Text of the file, with O(apt_key). Empty if the repository requires a login.
+      type: str
+      sample: "-----BEGIN PGP PUBLIC KEY BLOCK-----"
+    missing:
+      description:
+        - Packages that are neither installed nor available in that version, with O(apt_offer).
+        - C(offered) has at most five available versions, newest first.
+      type: list
+      elements: dict
+      sample:
+        - {repository: docker, uri: "https://download.docker.com/linux/ubuntu", package: "containerd.io=2.1.9-*",
+           offered: ["2.3.6-1~debian.12~bookworm"]}
+    installed:
+      description: Installed packages among those of O(apt_offer).
+      type: list
+      elements: str
+      sample: ["containerd.io=2.3.6-1~debian.12~bookworm"]
+    files:
+      description:
+        - Files of this collection in C(/etc/apt), and the lists of repositories that apt has read, with O(apt_offer).
+        - The checksum is the SHA-1 of the content, and empty for a list.
+      type: list
+      elements: dict
+      sample:
+        - {path: /etc/apt/preferences.d/kubegpu-docker.pref, checksum: 2fd4e1c67a2d28fced849ee1bb76e7391b93eb12,
+           mode: "0644", uid: 0, gid: 0}
+    failures:
+      description: Messages of apt about repositories that it could not read, with O(apt_offer).
+      type: list
+      elements: str
+      sample: ["Failed to fetch https://download.docker.com/linux/debian/dists/nowhere/InRelease  404  Not Found"]
+    unreached:
+      description: Reason why an address of O(ports) is not reached, by address.
+      type: dict
+      sample: {"10.0.0.1:6443": no answer in 5 s}
 """
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import masked_texts
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import masked_texts, without_login
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server import apt_offer
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.apt_key import download
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host import ROOM, read_host
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.ports import unreached
 
+REPOSITORY: dict[str, Any] = {
+    "name": {"type": "str", "required": True},
+    "uri": {"type": "str", "required": True},
+    "suite": {"type": "str", "required": True},
+    "components": {"type": "str", "default": ""},
+    "packages": {"type": "list", "elements": "str", "required": True},
+    "hosts": {"type": "list", "elements": "str", "default": []},
+}
+PROXY = {"type": "str", "default": "", "no_log": True}  # may have a password
+KEY: dict[str, Any] = {
+    "url": {"type": "str", "required": True},
+    "proxy": PROXY,
+    "allow_unauthorized": {"type": "bool", "default": False},
+}
+OFFER: dict[str, Any] = {
+    "repositories": {"type": "list", "elements": "dict", "required": True, "options": REPOSITORY},
+    "proxy": PROXY,
+}
 ARGUMENTS: dict[str, Any] = {
     "root": {"type": "path", "default": "/"},
     "folders": {"type": "list", "elements": "path", "default": [*ROOM]},
     "controller_time": {"type": "float"},
+    "apt_key": {"type": "dict", "options": KEY, "no_log": False},
+    "apt_offer": {"type": "dict", "options": OFFER},
+    "ports": {"type": "list", "elements": "str"},
 }
+PORTS_TIMEOUT_S = 5.0
 
 
-def main() -> None:
+class ReadError(Exception):
+    """The server did not give an answer. Its text is the module's message."""
+
+
+def read_server(module: AnsibleModule) -> dict[str, Any]:
     began = time.time()
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.no_log_values.update(masked_texts(module.params))
     host, warnings = read_host(Path(module.params["root"]), module.params["folders"])
     for warning in warnings:
         module.warn(warning)
     then = module.params["controller_time"]
-    module.exit_json(changed=False, result={**host, "clock_ahead": 0.0 if then is None else round(began - then, 1)})
+    return {**host, "clock_ahead": 0.0 if then is None else round(began - then, 1)}
+
+
+def read_key(module: AnsibleModule) -> dict[str, Any]:
+    options = dict(module.params["apt_key"])
+    shown = without_login(options["url"])
+    module.params["apt_key"]["url"] = shown  # -vvv shows the parameters
+    try:
+        return {"content": download(**options)}
+    except HTTPError as error:
+        raise ReadError(f"{shown} answers {error.code} {error.reason}.") from error
+    except (OSError, ValueError) as error:
+        raise ReadError(f"no answer from {shown}: {getattr(error, 'reason', error)}.") from error
+
+
+def read_offer(module: AnsibleModule) -> dict[str, Any]:
+    options = module.params["apt_offer"]
+    repositories = [
+        apt_offer.Repository(
+            **{**repository, "packages": tuple(repository["packages"]), "hosts": tuple(repository["hosts"])}
+        )
+        for repository in options["repositories"]
+    ]
+    try:
+        return apt_offer.look(repositories, options["proxy"])
+    except OSError as error:
+        raise ReadError(f"apt: {error}") from error
+
+
+def read_ports(module: AnsibleModule) -> dict[str, Any]:
+    try:
+        return {"unreached": unreached(module.params["ports"], PORTS_TIMEOUT_S)}
+    except ValueError as error:
+        raise ReadError(str(error)) from error
+
+
+READERS: dict[str, Callable[[AnsibleModule], dict[str, Any]]] = {
+    "apt_key": read_key,
+    "apt_offer": read_offer,
+    "ports": read_ports,
+}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec=ARGUMENTS,
+        supports_check_mode=True,
+        mutually_exclusive=[[*READERS]],
+        no_log=True,  # no line in the journal
+    )
+    module.no_log_values.update(masked_texts(module.params))
+    read = next((read for option, read in READERS.items() if module.params[option] is not None), read_server)
+    try:
+        module.exit_json(changed=False, result=read(module))
+    except ReadError as error:
+        module.fail_json(msg=str(error))
 
 
 if __name__ == "__main__":

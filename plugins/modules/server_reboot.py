@@ -1,15 +1,14 @@
 #!/usr/bin/python
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 # The action plugin of this name does the work, on the controller.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: server_reboot
 short_description: Reboot many servers at the same time
-version_added: 0.1.0
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+extends_documentation_fragment: kubegpu.autoscale.private
+author: kubegpu (@kubegpu)
 description:
   - Without O(boot_id), starts a reboot and returns immediately. With O(boot_id), waits until the server has booted.
   - M(ansible.builtin.reboot) does both in one task, so at most as many servers reboot at a time as Ansible has forks.

@@ -22,7 +22,7 @@ from readme import Home, blocks
 from served_kinds import SERVED_S, is_served
 from workloads import Workloads
 
-# In the order in which a reader meets them: what the first makes the others read. Those of chart_crds fetch a chart.
+# In the order in which a reader meets them: what the first makes the others read.
 ON_A_CLUSTER = ("gpu_autoscaler", "gpu_autoscaler_info", "gpu_autoscaler_plan", "custom_metric_info", "gpu_doctor")
 
 # Pods, named as their controllers name them, with their workloads.

@@ -36,8 +36,8 @@ class Cluster:
         return name
 
     def remove_namespace(self, name: str) -> None:
-        task = {"name": name, "state": "absent", "kubeconfig": str(self._kubeconfig), "inventory_id": "prod"}
-        assert run_playbook(self._folder, local({"kubegpu.autoscale.namespace": task}), {}).returncode == 0
+        task = {"namespace": name, "state": "absent", "kubeconfig": str(self._kubeconfig), "inventory_id": "prod"}
+        assert run_playbook(self._folder, local({"kubegpu.autoscale.objects": task}), {}).returncode == 0
 
     def has_namespace(self, name: str) -> bool:
         found = self.core.list_namespace(field_selector=f"metadata.name={name}").items

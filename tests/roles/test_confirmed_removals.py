@@ -53,8 +53,8 @@ def takes_away(step: Step) -> bool:
             return "member/remove" in given["url"]
         case "k8s":
             return given.get("kind") in ("Node", "PersistentVolumeClaim") and given.get("state") == "absent"
-        case "chart_crds":
-            return given.get("state") == "absent"
+        case "objects":
+            return "crd_group" in given
     return False
 
 

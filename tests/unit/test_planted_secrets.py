@@ -27,9 +27,9 @@ MODULES = sorted({path.stem for path in (ROOT / "plugins" / "modules").glob("*.p
 NOWHERE = {"kubeconfig": "/nowhere/kubeconfig"}
 # What a module asks for beside what is required of itself.
 BESIDE: dict[str, dict[str, Any]] = {
-    "chart_crds": {"chart": "/nowhere"},
     "chart_release": {"chart_name": "x", "chart_version": "1"},
     "custom_metric_info": {"namespace": "x"},
+    "objects": {"part_of": "x", "kinds": []},
     "gpu_proof": {"image": "x", "scripts": {"cuda_proof.py": ""}},
 }
 FILL: dict[str, Any] = {"bool": False, "int": 1, "float": 1.0, "dict": {}, "list": [], "path": "/nowhere", "str": "x"}
@@ -95,12 +95,12 @@ CASES = [
     (module, name, options)
     for module in MODULES
     for name, options in plants(spec_of(module))
-    if not name.startswith("repositories.packages")
+    if not name.startswith("apt_offer.repositories.packages")
 ]
 
 
 def test_each_module_is_asked() -> None:
-    assert {module for module, _name, _options in CASES} == set(MODULES) - {"server_info"}  # it has folders alone
+    assert {module for module, _name, _options in CASES} == set(MODULES)
     options = {(module, name.partition(" (")[0]) for module, name, _options in CASES}
     assert len(options) > 250
     assert {("objects", "objects"), ("chart_release", "release_values"), ("gpu_doctor", "prometheus.url")} <= options

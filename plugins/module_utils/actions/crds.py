@@ -1,11 +1,15 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from pathlib import Path, PurePath
+from typing import Any
 
 from ..cluster.kube import CRDS, KubeClient, Resource
 from ..errors import HopError
+from ..formats.yaml import manifests
 from ..hops import Hop
 from ..kube.labels import INVENTORY, MANAGED_BY, MANAGER, RELEASE, is_managed, is_of, marked
 from ..kube.objects import Manifest
@@ -114,3 +118,19 @@ def _wait_until_served(kube: KubeClient, names: Iterable[str], deadline: Deadlin
 def _is_established(crd: Manifest | None) -> bool:
     conditions = (crd or {}).get("status", {}).get("conditions") or []  # null for a moment after creation
     return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
+
+
+def read_crds(chart: Path) -> Iterator[dict[str, Any]]:
+    """The CRDs in the folders `crds` of the chart and its sub-charts."""
+    for text in _crd_files(chart):
+        yield from (crd for crd in manifests(text) if crd.get("kind") == "CustomResourceDefinition")
+
+
+def _crd_files(chart: Path) -> Iterator[str | bytes]:
+    for path in sorted(chart.rglob("crds/*.y*ml")):
+        yield path.read_text(encoding="utf-8")
+    for path in sorted(chart.rglob("charts/*.tgz")):
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if PurePath(member.name).match("crds/*.y*ml") and (file := archive.extractfile(member)):
+                    yield file.read()

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """A temporary workload with an autoscaler: from a busy GPU to the decision of its HPA, with the seconds of each hop."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Simulates how the HPA controller applies windows, policies and bounds to a proposal.
 
 Source: kubernetes/kubernetes v1.36.3, pkg/controller/podautoscaler/horizontal.go

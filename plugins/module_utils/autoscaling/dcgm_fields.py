@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Names of DCGM's fields: current ones and those of dcgm-exporter 1.x. The only table of them.
 
 Later exporters still serve the names of 1.x with their file 1.x-compatibility-metrics.csv, and the best-known recipes

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Demand: the load that requests offer to a workload, in percent of a GPU. It has no upper limit, unlike a GPU's load.
 
 Demand is the requests offered per second times the cost of a request, which is learned: GPU time over served requests.

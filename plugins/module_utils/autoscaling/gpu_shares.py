@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Divides the GPUs of the nodes among autoscalers, so that all of them can run at their maximum together.
 
 Each gets its floor first. Then the GPUs that are left are given out one replica at a time, to the highest priority as

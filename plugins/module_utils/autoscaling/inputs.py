@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Inputs of the signal: what reports the series that rules read, and which of its scrape targets count.
 
 A rule contains `<input>` among the matchers of each series of an input. `with_selectors` replaces it by the labels of

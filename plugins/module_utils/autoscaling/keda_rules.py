@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """PromQL of the decision that the HPA controller makes on a Pods metric, for an HPA that gets External metrics.
 
 The controller ignores the states of pods for an External metric, so Prometheus applies its arithmetic (replicas.py) and

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """PromQL of the pods of workloads, by kube-state-metrics.
 
 kube-prometheus-stack records the workload of each pod, too, but every 30 s by default, which would delay the count of

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Validates entries of extra_metrics in the format of an autoscaling/v2 HPA, as the API server does.
 
 Source: kubernetes pkg/apis/autoscaling/validation/validation.go.

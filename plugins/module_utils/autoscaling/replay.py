@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Replays a recorded load: the loop of load, metric, controller and pods, without a cluster.
 
 The load is the mean value of the pods times their number. It stays the same, and is distributed over the pods that

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Computes the HPA controller's proposals, before min/max and behavior policies.
 
 Values are as in Prometheus, targets as in the HPA. The controller converts both to whole thousandths

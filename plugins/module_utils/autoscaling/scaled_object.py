@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Creates the ScaledObject of an autoscaler and its recording rules, for clusters with KEDA as the metrics backend.
 
 KEDA creates the HPA. It decides like the collection's HPA for prometheus-adapter: see keda_rules.py.

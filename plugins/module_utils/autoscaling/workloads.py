@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Finds missing workloads of an inventory's autoscalers, and HPAs whose workload is missing.
 
 Autoscalers are not validated here; the module gpu_autoscaler does that later.

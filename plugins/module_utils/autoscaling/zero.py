@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Checks for min_replicas: 0: what prevents an autoscaler from reaching zero, or from leaving it again.
 
 At zero there are no pods, so only a metric that exists without them can wake the workload. To scale down, the largest

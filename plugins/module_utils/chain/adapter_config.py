@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Reads the configuration of prometheus-adapter, and checks whether its rules can work.
 
 Source: kubernetes-sigs/prometheus-adapter pkg/config, pkg/naming/metric_namer.go. Reports only certain faults.

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Finds why a DaemonSet has no pod on a node, or one that does not run: the same for device plugin and exporter."""
 
 from __future__ import annotations

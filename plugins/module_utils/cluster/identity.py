@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Identifies clusters and machines. Names prove nothing: each cluster may have a gpu1.
 
 A cluster is identified by the UID of its namespace kube-system and its CA, a node by the machine ID of its kubelet.

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """A Lease of coordination.k8s.io: while one run holds it, no other run makes the same change."""
 
 from __future__ import annotations

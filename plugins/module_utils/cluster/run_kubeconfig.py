@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """The kubeconfig of one run: a private copy with one context, made once. Nothing else of the run reads the user's file.
 
 It lies in the folder that ansible-playbook creates for each run, with mode 0700, and removes at its end.

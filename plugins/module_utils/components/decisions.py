@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Decisions of an inventory about the components of its cluster.
 
 Each row of `PARTS` lists the variables that its part depends on. The lookup plugin `components` reads them.

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Settings that depend on the size of the fleet: small ones react faster, and large ones as fast as medium ones.
 
 docs/scaling.md has the measurements behind each number.

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Nodes of the GPU components, and the readiness that roles wait for.
 
 Nodes that are down, and pools without nodes, do not block the others.

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Finds nodes that need another MIG profile, and reasons why a profile cannot be applied.
 
 The GPU operator's MIG manager partitions the GPUs of a node by a label, and reports the result in another one.

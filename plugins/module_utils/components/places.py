@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Decides which components the chart roles install, which existing ones they use, and when they fail.
 
 One row of `COMPONENTS` per role: conflicting components, the reason, and the kinds that must be readable to

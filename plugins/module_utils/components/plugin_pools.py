@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Configurations of the device plugin for node pools, and the node label that selects one.
 
 A pool has a `name`, the labels of its `nodes`, and how its GPUs are shared: `sharing`, `replicas`, and a `config` that

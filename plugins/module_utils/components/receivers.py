@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Creates Alertmanager's routes and receivers from those of an inventory.
 
 A receiver has a `name`, a `type`, the `severities` that it gets, and a `secret` with the password or the URL. The

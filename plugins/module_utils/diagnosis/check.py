@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """A check is a question to a state, declared with the findings that it can report.
 
 The state is that of a cluster or a server: checks, findings and their order are the same for both.

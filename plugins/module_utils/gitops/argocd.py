@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Renders files for Argo CD: an Application per chart, and one for the objects, below one Application.
 
 Source: the CRD and the manual of Argo CD 3.5.

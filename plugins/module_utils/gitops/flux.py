@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Renders files for Flux: a HelmRelease per chart, then the objects, by two Kustomizations.
 
 Source: API references of helm-controller 1.6, source-controller 1.9 and kustomize-controller 1.9.

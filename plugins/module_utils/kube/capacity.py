@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Computes how many pods fit on the nodes by their GPUs, with the scheduler's filters on empty nodes.
 
 A quota of the namespace may allow fewer.

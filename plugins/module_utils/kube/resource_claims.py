@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Devices that pods claim through dynamic resource allocation (DRA), and how many pods they suffice for.
 
 Shapes are those of resource.k8s.io/v1. What cannot be judged for certain, a selector in CEL for example that compares

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Argo Rollouts: while a new version is tested, the pods of a workload have two revisions. No checks here."""
 
 from __future__ import annotations

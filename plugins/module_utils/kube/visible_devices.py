@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Containers that get GPUs without a request: NVIDIA's runtime adds those that an environment variable names.
 
 The toolkit can ignore the variable of unprivileged containers. A component that depends on it then finds no GPU.

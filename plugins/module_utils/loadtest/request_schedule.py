@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """What the load generator of the role gpu_loadtest reads: how many requests when, and how they are counted."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Results of checks of a server: as messages of a plan that fails or warns, and as findings for the doctor's report.
 
 Checks create results with `seen_on`. Plans return `errors` and `warnings`, one sentence each, and `findings`, which

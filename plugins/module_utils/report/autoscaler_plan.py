@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Renders plans of gpu_autoscaler_plan as lines for a terminal, and as a self-contained HTML page."""
 
 from __future__ import annotations

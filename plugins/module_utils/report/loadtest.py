@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """A load test as lines for a terminal, as one HTML page that needs nothing else, and as JUnit XML."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Checks whether apt would find packages, before a repository is configured for it.
 
 apt itself reads the repositories, with separate settings and lists in a temporary folder: the server's sources,
@@ -110,7 +110,7 @@ class Offer:
 
 
 def look(repositories: Sequence[Repository], proxy: str = "") -> dict[str, Any]:
-    """Packages that are neither installed nor would be found, as documented in the module apt_offer_info."""
+    """Packages that are neither installed nor would be found, as documented in the module server_info."""
     installed = _installed(repositories)
     wanted = [
         (repository, package)

@@ -1,5 +1,5 @@
 # Copyright: kubegpu.autoscale contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Reads files of a machine, below a root that may be a copy of it.
 
 A missing file is normal. A file that cannot be read or interpreted gives None and a

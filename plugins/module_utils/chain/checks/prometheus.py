@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Checks that Prometheus answers, stores its samples, and has consistent replicas."""
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ PROMETHEUS_EPHEMERAL = FindingType(
     "warning",
     cause="Prometheus has one replica without a volume: a drain of its node deletes all history, and no autoscaler "
     "gets a value until it runs elsewhere",
-    fix="set prometheus_stack_volume_size to the size of a volume, for example 20Gi, and run kubegpu.autoscale.monitoring; "
-    "it needs a default StorageClass",
+    fix="set prometheus_stack_volume_size to the size of a volume, for example 20Gi, and run "
+    "kubegpu.autoscale.monitoring; it needs a default StorageClass",
 )
 # In smaller clusters a drain of any node stops a large part of the workloads as well.
 _NODES_TO_DRAIN = 3

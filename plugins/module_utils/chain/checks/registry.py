@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """All checks, by hop from left to right, so that causes precede their consequences; in a hop by file.
 
 The file with the name of a hop has `summary`, a short text for a healthy hop, and `nothing`: why a hop without

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Checks recording rules: whether Prometheus loads and evaluates them, and whether their text can work.
 
 Rules of this collection are checked as well, and pass. A text fails only if it is certainly wrong.

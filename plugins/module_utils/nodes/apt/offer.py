@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Checks that apt would find the packages of the roles, because a wrong pin would stop a run half-way."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class AptOffer:
 
     brings: packages by role and repository, in the format of AptSet.
     failed: roles that fail for other reasons.
-    answer: result of apt_offer_info; empty before the query.
+    answer: result of server_info with apt_offer; empty before the query.
     """
 
     host: Host

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Plans what the task files apt_*.yml do to a server for one set of packages: files, key, packages."""
 
 from __future__ import annotations

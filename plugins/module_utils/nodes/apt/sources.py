@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Packages of one apt repository, with their pins, as roles pass them to the tasks apt_*.yml of the role _common."""
 
 from __future__ import annotations

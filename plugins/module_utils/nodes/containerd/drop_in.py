@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Plans how settings are added to containerd's configuration, and removed: with a drop-in that the main file imports.
 
 Drop-in and main file must have the same version, or containerd loses settings of one of them. A main file without

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """What the role kubernetes does to a server: whether it joins, changes, is upgraded or leaves."""
 
 from __future__ import annotations

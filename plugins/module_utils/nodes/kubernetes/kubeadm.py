@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """What kubeadm is given for a node and its cluster, and what of it differs from what it was given before."""
 
 from __future__ import annotations

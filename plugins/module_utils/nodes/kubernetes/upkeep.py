@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Backups, renewal of certificates and status of a node: the settings and the systemd units of kubegpu_upkeep.py."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Whether a node or an etcd member is alive, and at which address. Each way to lose or to stop one asks this.
 
 A name proves nothing: what answers under the name of a server is that server only at one of its own addresses.

@@ -3,7 +3,7 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-from ansible_collections.kubegpu.autoscale.plugins.modules.chart_crds import read_crds
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.crds import read_crds
 
 CRD = """
 kind: CustomResourceDefinition

@@ -17,10 +17,10 @@ import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server import apt_offer
-from ansible_collections.kubegpu.autoscale.plugins.modules import apt_offer_info
+from ansible_collections.kubegpu.autoscale.plugins.modules import server_info
 
 pytestmark = pytest.mark.skipif(not shutil.which("apt-get"), reason="no apt on this machine")
-DESCRIBED = yaml.safe_load(apt_offer_info.RETURN)["result"]["contains"]
+DESCRIBED = yaml.safe_load(server_info.RETURN)["result"]["contains"]
 
 
 def repository(folder: Path, **packages: list[str]) -> str:
@@ -34,8 +34,8 @@ def repository(folder: Path, **packages: list[str]) -> str:
 
 def look(capsys: pytest.CaptureFixture[str], *repositories: dict[str, Any], **options: Any) -> dict[str, Any]:
     arguments = {"repositories": [{"suite": "./", **repository} for repository in repositories], **options}
-    with patch_module_args(arguments), pytest.raises(SystemExit):
-        apt_offer_info.main()
+    with patch_module_args({"apt_offer": arguments}), pytest.raises(SystemExit):
+        server_info.main()
     return json.loads(capsys.readouterr().out)["result"]
 
 
@@ -57,7 +57,7 @@ def test_what_is_missing_is_told_with_what_there_is(capsys: pytest.CaptureFixtur
         {"name": "second", "uri": second, "packages": ["kubegpu2=1", "kubegpu3=1"]},
     )
 
-    assert set(seen["missing"][0]) == set(DESCRIBED["missing"]["contains"])
+    assert set(seen["missing"][0]) == set(DESCRIBED["missing"]["sample"][0])
     assert [(entry["repository"], entry["package"], entry["offered"]) for entry in seen["missing"]] == [
         ("first", "kubegpu1=2.1.9-*", ["2.10.0-1", "2.3.7-1", "2.3.6-1"]),
         ("second", "kubegpu3=1", []),

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.kubegpu.autoscale.plugins.modules import apt_key_info
+from ansible_collections.kubegpu.autoscale.plugins.modules import server_info
 
 KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 LOGIN = b64encode(b"bob:hunter2").decode()
@@ -47,8 +47,8 @@ def address() -> Iterator[str]:
 @pytest.fixture
 def ask(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[dict[str, Any], str]]:
     def run(**options: Any) -> tuple[dict[str, Any], str]:
-        with patch_module_args(options), pytest.raises(SystemExit):
-            apt_key_info.main()
+        with patch_module_args({"apt_key": options}), pytest.raises(SystemExit):
+            server_info.main()
         printed = capsys.readouterr().out
         return json.loads(printed), printed
 
