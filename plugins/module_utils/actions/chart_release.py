@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Compares, installs, upgrades, restores or removes a Helm release: module chart_release.
 
 A release is read and compared without a Lease. Before a change the run acquires the release's Lease and reads it again,

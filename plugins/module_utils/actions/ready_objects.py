@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Reads several kinds of objects at once, and waits until they are ready: module objects_info."""
 
 from __future__ import annotations

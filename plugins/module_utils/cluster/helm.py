@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """A Helm release: what helm and its records in the cluster report, and the helm commands that change it.
 
 Records are Secrets, one for each revision. Only their metadata is read, because their content has the values.
