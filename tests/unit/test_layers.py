@@ -33,6 +33,22 @@ LEFT = (
     "proof",
     "report",
 )
+# The subjects of nodes, likewise.
+NODES = (
+    "survey",
+    "membership",
+    "findings",
+    "restore",
+    "maintain",
+    "pod_reach",
+    "apt",
+    "driver",
+    "containerd",
+    "toolkit",
+    "server",
+    "kubernetes",
+    "registry",
+)
 PACKAGES = (*LEFT, "cluster", "reading", "actions", "runtime")
 PURE = {
     "secrets",
@@ -98,6 +114,13 @@ MODULES = sorted((ROOT / "plugins" / "modules").glob("*.py"))
 def test_a_package_imports_only_from_the_left(path: Path) -> None:
     right = PACKAGES[PACKAGES.index(package(path)) + 1 :]
     assert not [name for name in imported(path) if name.split(".")[0] in right]
+
+
+@pytest.mark.parametrize("path", sorted((MODULE_UTILS / "nodes").rglob("*.py")), ids=lambda path: path.stem)
+def test_a_subject_of_nodes_imports_only_from_the_left(path: Path) -> None:
+    subject = path.relative_to(MODULE_UTILS / "nodes").with_suffix("").parts[0]
+    right = NODES[NODES.index(subject) + 1 :]
+    assert not [name for name in imported(path) if name.startswith("nodes.") and name.split(".")[1] in right]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(MODULE_UTILS)))
