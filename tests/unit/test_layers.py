@@ -48,6 +48,7 @@ NODES = (
     "server",
     "kubernetes",
     "registry",
+    "plans",
 )
 PACKAGES = (*LEFT, "cluster", "reading", "actions", "runtime")
 PURE = {
