@@ -1,4 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
+"""The error of a module whose autoscaler is not proven: the first broken hop."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

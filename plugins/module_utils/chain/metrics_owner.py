@@ -1,4 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
+"""The server of a metrics API, as its APIService names it: prometheus-adapter, KEDA or another."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

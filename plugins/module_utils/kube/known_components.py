@@ -1,5 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
-"""Signs of components, with any installer. A mirror may rename the image, and a digest has no name."""
+"""Known components, independent of the installer: by which image, label or argument each is recognized.
+
+A mirror may rename the image, and a digest has no name. The only table of them.
+"""
 
 from __future__ import annotations
 

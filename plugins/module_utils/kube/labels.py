@@ -1,5 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
-"""Labels and annotations of this collection's objects: their names, and to which inventory an object belongs."""
+"""Labels and annotations of this collection's objects: their names, and to which inventory an object belongs.
+
+Called where objects are created, compared and removed. The names of all labels and annotations of autoscalers are
+here, so that no two writers disagree.
+"""
 
 from __future__ import annotations
 

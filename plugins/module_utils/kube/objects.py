@@ -1,5 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
-"""Reads objects of the API server: times, conditions, readiness, containers, pod templates, durations."""
+"""Reads objects of the API server: times, conditions, readiness, containers, pod templates, durations.
+
+Called from each package that reads a cluster. In: objects as the API server returns them. Out: plain values, None for
+those that an object lacks. Nothing here depends on GPUs or on this collection.
+"""
 
 from __future__ import annotations
 

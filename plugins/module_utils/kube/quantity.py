@@ -1,4 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
+"""Quantities of Kubernetes, `500m` and `1Gi`: read and written as the API server does."""
+
 from __future__ import annotations
 
 import re

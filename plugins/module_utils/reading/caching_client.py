@@ -1,4 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
+"""A client that sends each request to the API server only once, for one reader."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
-"""Reads what a change depends on, and the state that the change would lead to."""
+"""Reads what a change depends on, and the state that the change would lead to.
+
+Called by actions that change autoscalers. In: a client and the wanted autoscalers. Out: the existing objects, and a
+`State` for the checks before the change. Only a missing right is noted; any other error ends the run.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
-"""Reads the objects that identify the components of a cluster."""
+"""Reads the objects that identify the components of a cluster.
+
+Called by actions/survey_cluster.py. In: a client. Out: `Objects` for components/find.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
+"""Reads the demand of workloads from the series that their rules record."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
-"""Reads the state for the doctor, in a number of requests independent of the autoscalers. No checks here."""
+"""Reads the state for the doctor, in a number of requests independent of the autoscalers. No checks here.
+
+Called by actions/examine.py and verify.py. In: clients and a scope. Out: a `State`, frozen, for
+chain/checks. A part that cannot be read is noted, and the others are read.
+"""
 
 from __future__ import annotations
 

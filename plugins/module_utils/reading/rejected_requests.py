@@ -1,4 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
+"""Reads how many requests the pods of model servers rejected, from their counters."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence

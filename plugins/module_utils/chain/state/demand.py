@@ -1,4 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
+"""The recorded demand of a workload."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

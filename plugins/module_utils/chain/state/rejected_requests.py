@@ -1,4 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
+"""Requests that a pod of a model server rejected."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

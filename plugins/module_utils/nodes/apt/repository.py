@@ -1,5 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
-"""Plans what the task files apt_*.yml do to a server for one set of packages: files, key, packages."""
+"""Plans what the task files apt_*.yml do to a server for one set of packages: files, key, packages.
+
+Called by plan.py for each role that installs packages. In: an `AptSet` of the role and the files of apt. Out: files to
+write and to remove, the packages, and whether apt has to update its lists.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
-"""Plans the role nvidia_driver: the release and its packages, replacements, removals and reboots."""
+"""Plans the role nvidia_driver: the release and its packages, replacements, removals and reboots.
+
+Called by plan.py for the tasks of the role, and by checks.py. In: the role's options, and what the tasks read of the
+server. Out: properties, which plan.py names as steps, packages and files.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
-"""What the role kubernetes does to a server: whether it joins, changes, is upgraded or leaves."""
+"""What the role kubernetes does to a server: whether it joins, changes, is upgraded or leaves.
+
+Called by plan.py and checks.py. In: the role's options, what was read on the server, and the other control planes
+(nodes/membership). Out: properties for each step; kubeadm.py has the documents.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
-"""Which servers of a run are in the cluster, who leads it, who leaves and who is gone."""
+"""Which servers of a run are in the cluster, who leads it, who leaves and who is gone.
+
+Called by nodes/kubernetes. In: the inventory, and what each control plane reported in this play or before. Out: the
+server that the others join, and the names that leave or are gone.
+"""
 
 from __future__ import annotations
 

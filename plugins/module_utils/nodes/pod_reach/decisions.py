@@ -1,5 +1,8 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
-"""Plans and evaluates the proof that pods of all nodes reach each other."""
+"""Plans and evaluates the proof that pods of all nodes reach each other.
+
+Called by plan.py twice: before a server connects, for the addresses, and afterwards with the addresses it missed.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
-"""A server before it becomes a node, and all servers of a play."""
+"""A server before it becomes a node, and all servers of a play.
+
+Called by plan.py, for a server and for all of the play, before any role changes one. In: facts, clocks and free disk
+space. Out: what is missing, which checks.py reports.
+"""
 
 from __future__ import annotations
 

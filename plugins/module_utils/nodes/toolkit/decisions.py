@@ -1,5 +1,9 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
-"""Plans the role nvidia_container_toolkit: the release, and the devices that containers can request."""
+"""Plans the role nvidia_container_toolkit: the release, and the devices that containers can request.
+
+Called by plan.py and checks.py. In: the role's options, and what the tasks read of the server. Out: packages, files
+and steps, and whether containers get the GPUs.
+"""
 
 from __future__ import annotations
 
