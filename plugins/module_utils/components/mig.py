@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..kube.labels import CORDONED, MIG_BEFORE
 from ..kube.objects import Manifest, labels_of, name_of
 
 CONFIG_LABEL = "nvidia.com/mig.config"
 STATE_LABEL = "nvidia.com/mig.config.state"
-# The node's profile before this role; the annotation also shows that the role set the current one.
-BEFORE_ANNOTATION = "kubegpu.autoscale/mig-before"
 # Distinguishes the role's cordon from an existing one, which stays.
-CORDON_ANNOTATION = "kubegpu.autoscale/cordoned-for-mig"
+CORDON_ANNOTATION = f"{CORDONED}mig"
 WHOLE = "all-disabled"
 
 _MANAGER_LABEL = "nvidia.com/gpu.deploy.mig-manager"
@@ -70,8 +69,8 @@ def changes(request: Request, nodes: Sequence[Manifest]) -> list[Change]:
 def _change(request: Request, node: Manifest) -> Change | None:
     labels, annotations = labels_of(node), node["metadata"].get("annotations") or {}
     has = labels.get(CONFIG_LABEL, "")
-    is_ours, is_marked = BEFORE_ANNOTATION in annotations, CORDON_ANNOTATION in annotations
-    before = annotations.get(BEFORE_ANNOTATION, has)
+    is_ours, is_marked = MIG_BEFORE in annotations, CORDON_ANNOTATION in annotations
+    before = annotations.get(MIG_BEFORE, has)
     wanted = request.profile if request.is_present else before or WHOLE
     applied = has == wanted and labels.get(STATE_LABEL) == "success"
     if request.is_present and applied and not is_marked:
@@ -90,7 +89,7 @@ def _change(request: Request, node: Manifest) -> Change | None:
         # does not report an applied profile again.
         start={
             "labels": {CONFIG_LABEL: wanted, STATE_LABEL: None},
-            "annotations": {BEFORE_ANNOTATION: before},
+            "annotations": {MIG_BEFORE: before},
         },
         end=_end(request, before),
     )
@@ -102,7 +101,7 @@ def _end(request: Request, before: str) -> dict[str, Any]:
         return {"labels": {}, "annotations": {CORDON_ANNOTATION: None}}
     return {
         "labels": {} if before else {CONFIG_LABEL: None, STATE_LABEL: None},
-        "annotations": {CORDON_ANNOTATION: None, BEFORE_ANNOTATION: None},
+        "annotations": {CORDON_ANNOTATION: None, MIG_BEFORE: None},
     }
 
 

@@ -9,12 +9,11 @@ from typing import Any
 
 from ..kube.gpu_labels import has_gpu_label
 from ..kube.label_selectors import labels_match
+from ..kube.labels import GPU_PRESENT
 from ..kube.objects import Manifest, labels_of, name_of
 from .gpu_nodes import label_values
 
 LABEL = "nvidia.com/gpu.present"
-# Distinguishes the role's labels from those of node-feature-discovery and of users.
-ANNOTATION = "kubegpu.autoscale/gpu-present"
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def node_name(host: str, variables: Mapping[str, Any]) -> str:
 
 def owned(nodes: Sequence[Manifest]) -> list[str]:
     """Nodes that the role has labelled."""
-    return [name_of(node) for node in nodes if ANNOTATION in (node["metadata"].get("annotations") or {})]
+    return [name_of(node) for node in nodes if GPU_PRESENT in (node["metadata"].get("annotations") or {})]
 
 
 def offers_gpus(node: Manifest) -> bool:

@@ -15,14 +15,13 @@ from typing import Any
 from ..formats.mappings import merged
 from ..formats.yaml import to_yaml
 from ..kube.label_selectors import labels_match
+from ..kube.labels import DEVICE_PLUGIN_CONFIG
 from ..kube.objects import Manifest, labels_of, name_of
 from ..kube.visible_devices import is_admin
 from .gpu_nodes import label_values
 
 Pool = Mapping[str, Any]
 CONFIG_LABEL = "nvidia.com/device-plugin.config"
-# Distinguishes the role's labels from those of users.
-CONFIG_ANNOTATION = "kubegpu.autoscale/device-plugin-config"
 # Names in the plugin's configuration.
 _STRATEGIES = {"time-slicing": "timeSlicing", "mps": "mps"}
 DEFAULT = "default"
@@ -102,7 +101,7 @@ def labels_to_change(options: Sharing, nodes: Sequence[Manifest]) -> list[Label]
     rows = []
     for node in nodes:
         config, present = _config_of(node, options.pools), labels_of(node).get(CONFIG_LABEL)
-        is_own = CONFIG_ANNOTATION in (node["metadata"].get("annotations") or {})
+        is_own = DEVICE_PLUGIN_CONFIG in (node["metadata"].get("annotations") or {})
         if (config or is_own) and present != config:
             rows.append(Label(name_of(node), config, is_own, present or ""))
     return rows

@@ -33,6 +33,11 @@ SELECTORS_ANNOTATION = "kubegpu.autoscale/selectors"
 DECISION_ANNOTATION = "kubegpu.autoscale/decision"
 # Annotation on an HPA: the dead time of its scaling rules. Without it, the dead time is measured again.
 DEAD_TIME_ANNOTATION = "kubegpu.autoscale/dead-time-seconds"
+# Annotations of nodes. They distinguish labels that the roles set from those of users and of node-feature-discovery.
+GPU_PRESENT = "kubegpu.autoscale/gpu-present"
+DEVICE_PLUGIN_CONFIG = "kubegpu.autoscale/device-plugin-config"
+# The node's MIG profile before the role gpu_mig.
+MIG_BEFORE = "kubegpu.autoscale/mig-before"
 # On a DaemonSet that pulls images ahead: their workload.
 IMAGES_OF_LABEL = "kubegpu.autoscale/images-of"
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.node_labels import (
-    ANNOTATION,
     LABEL,
     Server,
     label_changes,
     offers_gpus,
 )
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import GPU_PRESENT
 
 
 def node(name: str, gpus: str = "", *, owned: bool = False, **labels: str) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": name, "labels": labels}
     if owned:
-        metadata |= {"labels": {**labels, LABEL: "true"}, "annotations": {ANNOTATION: "true"}}
+        metadata |= {"labels": {**labels, LABEL: "true"}, "annotations": {GPU_PRESENT: "true"}}
     return {"metadata": metadata, "status": {"allocatable": {"nvidia.com/gpu": gpus} if gpus else {}}}
 
 
