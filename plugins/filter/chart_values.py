@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.values import merged_values
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.chart_values import merged_values
 
 DOCUMENTATION = r"""
 name: chart_values

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.operator import operator_status
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.gpu_operator import operator_status
 
 DOCUMENTATION = r"""
 name: gpu_operator_status

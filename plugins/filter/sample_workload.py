@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components import sample
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.owned import kind_and_name, owned
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.object_owners import kind_and_name, owned
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
 
 DOCUMENTATION = r"""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ..cluster.errors import ApiError
 from ..cluster.kube import KubeClient
-from ..components.find import find_components
+from ..components.detection import find_components
 from ..errors import HopError
 from ..hops import Hop
 from ..reading.component_reader import ComponentReader

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from . import wanted
+from . import role_variables as wanted
 from .fleet import fleet_settings
 from .places import COMPONENTS, Cluster, Wanted, place
-from .prometheus import Choice, full_name
+from .prometheus_choice import Choice, full_name
 
 Values = Mapping[str, Any]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..autoscaling import defaults
-from .find import CUSTOM, EXTERNAL, RESOURCE
+from .detection import CUSTOM, EXTERNAL, RESOURCE
 
 Entry = Mapping[str, Any]
 

@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Reads the objects that identify the components of a cluster.
 
-Called by actions/survey_cluster.py. In: a client. Out: `Objects` for components/find.py.
+Called by actions/survey_cluster.py. In: a client. Out: `Objects` for components/detection.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from ..cluster.kube import APISERVICES, DEPLOYMENTS, RULES, RUNTIME_CLASSES, SECRETS, STATEFUL_SETS, KubeClient
 from ..cluster.parallel import in_parallel
-from ..components.find import METRICS_APIS, Objects
+from ..components.detection import METRICS_APIS, Objects
 from ..kube.labels import INVENTORY, RELEASE
 from ..kube.objects import Manifest, name_of
 from .reader import Listed, Reader

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.find import Objects, find_components
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.detection import Objects, find_components
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit.unrequested_gpus import (
     CHOICES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.find import Objects, find_components
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.detection import Objects, find_components
 
 OURS = {"kubegpu.autoscale/release": "dcgm-exporter", "kubegpu.autoscale/inventory": "default"}
 

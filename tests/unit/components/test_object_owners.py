@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.owned import kind_and_name, owned
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.object_owners import kind_and_name, owned
 
 LABELS = {"managed-by": "kubegpu", "part-of": "sample"}
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.decisions import BOOLEANS, places
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.places import COMPONENTS
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.wanted import variables, wanted
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.role_variables import variables, wanted
 from collection import ROOT
 
 ROLES = ROOT / "roles"
