@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes.plan import KUBERNETES, kubernetes_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
-from collection import ROOT
+from planned import plan_of
 
 from lab.versions import versions
 
@@ -26,14 +23,9 @@ WORKER = (FOLDER, APPLIED, KUBELET_CONF)
 CONTROL_PLANE = (*WORKER, INITIALISED)
 PIN = versions()["packages"]["kubernetes"]
 RELEASE = PIN.partition("-")[0]
-_DEFAULTS = yaml.safe_load((ROOT / "roles/kubernetes/defaults/main.yml").read_text())
-# Of a run and of what it has besides; other defaults depend on the inventory.
-_UPKEEP = {name.removeprefix("kubernetes_") for name in _DEFAULTS if re.search("backup|renew|restore", name)}
-_NOT_PLANNED = {"drain_timeout", "drain_options", "wait_timeout", "verify_network", "metrics_folder", *_UPKEEP}
+# Defaults that depend on the inventory.
 DEFAULTS = {
-    **{name.removeprefix("kubernetes_"): value for name, value in _DEFAULTS.items()},
     "version": PIN,
-    "versions": versions(),
     "swap": "disable",
     "control_plane_endpoint": "",
     "schedule_on_control_plane": False,
@@ -75,17 +67,9 @@ class Node:
 
     def plan(self, **options: Any) -> dict[str, Any]:
         """options: of the role, by their names without its own."""
-        given = {name: value for name, value in (DEFAULTS | options).items() if name not in _NOT_PLANNED}
-        params = {
-            "options": given,
-            "controller": self._controller(),
-            "run": self._run(given["state"]),
-            "survey": self._survey(),
-        }
-        checked = ArgumentSpecValidator(KUBERNETES).validate(params)
-        assert not checked.error_messages
+        survey = {"controller": self._controller(), "run": self._run(options.get("state", "present")), **self._survey()}
         host = Host(self.name, "Debian 12", "6.1.0-40-amd64", "x86_64", clusters=tuple(self.clusters), now=NOW)
-        return kubernetes_plan(host, checked.validated_parameters)
+        return plan_of("kubernetes", survey, host, **DEFAULTS | options)
 
     def refused(self, **options: Any) -> str:
         return "\n".join(self.plan(**options)["refused"])

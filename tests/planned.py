@@ -1,18 +1,17 @@
-"""Plans of a server as node_plan makes them: arguments are checked first, as the action plugin does it."""
+"""Plans of roles as the action plugin makes them, and results of tasks for their surveys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from hashlib import sha1
 from typing import Any
 
 import yaml
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.diagnosis.check import Check
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.plans import PLANS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.role_plan import options_of, variables_of
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.role_plan import Plan, options_of, variables_of
 from collection import ROOT
 
 from lab.versions import versions
@@ -21,29 +20,21 @@ HOST = Host("gpu1", "Debian 12", "6.1.0-40-amd64", "x86_64", release="bookworm")
 CONTAINERD_PATHS = yaml.safe_load((ROOT / "roles" / "containerd" / "vars" / "main.yml").read_text())[
     "__containerd_paths"
 ]
-Plan = Callable[[Host, Mapping[str, Any]], dict[str, Any]]
 
 
 def plan_of(name: str, survey: Mapping[str, Any], host: Host = HOST, **options: Any) -> dict[str, Any]:
-    """Plan of a role, or `role.subject`, with options typed as the action plugin does it.
-
-    options: by the name of the field or of the variable.
-    """
-    plan, role = PLANS[name], name.partition(".")[0]
-    fields = {field: variable for kind in plan.options for field, variable in variables_of(kind, role).items()}
-    given = {"kubegpu_versions": versions(), **{fields.get(name, name): value for name, value in options.items()}}
-
-    def read(names: Collection[str]) -> dict[str, Any]:
-        return {name: given[name] for name in names if name in given}
-
-    result: dict[str, Any] = plan.decide(*options_of(plan, role, read), {"host": asdict(host), **survey})
+    """Plan of a role, or `role.subject`, with options typed as the action plugin does it."""
+    plan = PLANS[name]
+    typed = typed_options(plan, name.partition(".")[0], **options)
+    result: dict[str, Any] = plan.decide(*typed, {"host": asdict(host), **survey})
     return result
 
 
-def planned(plan: Plan, spec: dict[str, Any], params: Mapping[str, Any], host: Host = HOST) -> dict[str, Any]:
-    checked = ArgumentSpecValidator(spec).validate(dict(params))
-    assert not checked.error_messages
-    return plan(host, checked.validated_parameters)
+def typed_options(plan: Plan, role: str, **options: Any) -> list[Any]:
+    """options: by the name of the field or of the variable; others have the defaults of the specification."""
+    fields = {field: variable for kind in plan.options for field, variable in variables_of(kind, role).items()}
+    given = {"kubegpu_versions": versions(), **{fields.get(name, name): value for name, value in options.items()}}
+    return options_of(plan, role, lambda names: {name: given[name] for name in names if name in given})
 
 
 def said(*lines: str, rc: int = 0) -> dict[str, Any]:

@@ -14,13 +14,10 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.restore import RESTORE, restore_plan
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
 from collection import ROOT
+from planned import plan_of
 
 PROGRAM = ROOT / "roles/kubernetes/files/etc/kubegpu_upkeep.py"
-HOST = Host("cp1", "Debian 12", "6.1.0-40-amd64", "x86_64", release="bookworm")
 BACKUPS = "/backups"  # of the plan, for the folder below each server's root
 
 
@@ -88,11 +85,9 @@ class Servers:
         peers = [url for row in copies["backups"] if row["name"] == wanted for url in row["members"]]
         words = ("member", "--folder", BACKUPS, "--check", wanted, "--ask", ",".join(peers))
         rows = [{"host": host, "stdout": json.dumps(self.on(host, *words))} for host in hosts]
-        params = {"wanted": wanted, "state": state, "save": self.save, "folder": BACKUPS, "members": rows}
-        params |= {"hosts": [*hosts], "control_planes": [*hosts], "controller": json.dumps(copies)}
-        checked = ArgumentSpecValidator(RESTORE).validate(params)
-        assert not checked.error_messages
-        return restore_plan(HOST, checked.validated_parameters)
+        survey = {"hosts": [*hosts], "control_planes": [*hosts], "controller": json.dumps(copies), "members": rows}
+        options = {"restore_backup": wanted, "restore_state": state, "backup": self.save, "backup_folder": BACKUPS}
+        return plan_of("kubernetes.restore", survey, **options)
 
     def restore(self, wanted: str, state: str = "present", hosts: tuple[str, ...] = ()) -> dict[str, Any]:
         """As restore.yml does it: each step on all hosts, and the run ends after the first that fails anywhere."""

@@ -14,7 +14,7 @@ extends_documentation_fragment: kubegpu.autoscale.private
 description:
   - Returns the servers that the entry point C(server) of the role gpu_doctor examined, with the findings of the
     other roles' plans.
-  - The plan of a role is in the variable C(__ROLE_plan), a result of P(kubegpu.autoscale.node_plan#module). The plan
+  - The plan of a role is in the variable C(__ROLE_plan), a result of P(kubegpu.autoscale.plan#module). The plan
     of the server itself is in C(_common_server_plan).
 positional: _input, hostvars, roles
 options:

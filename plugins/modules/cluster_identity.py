@@ -128,7 +128,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.identity import (
-    Cluster,
+    ClusterIdentity,
     ServerIdentity,
     cluster_name,
     cluster_of,
@@ -180,7 +180,7 @@ def _objects(module: GpuModule, servers: Sequence[ServerIdentity]) -> list[Manif
     return read_cluster(kube, [server.node for server in servers if server.node])
 
 
-def _result(cluster: Cluster, servers: Sequence[ServerIdentity], candidates: Sequence[str]) -> dict[str, Any]:
+def _result(cluster: ClusterIdentity, servers: Sequence[ServerIdentity], candidates: Sequence[str]) -> dict[str, Any]:
     name = cluster_name(cluster, servers, candidates)
     return {
         "name": name,

@@ -82,7 +82,7 @@ options:
         elements: str
         default: []
       findings:
-        description: Findings of M(kubegpu.autoscale.node_plan) about the server.
+        description: Findings of M(kubegpu.autoscale.plan) about the server.
         type: list
         elements: dict
         default: []

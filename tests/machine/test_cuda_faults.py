@@ -28,7 +28,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.cuda impor
     read,
     unfinished_fabric,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuServer, gpu_nodes
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuServer, proof_nodes
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.fabric import fabric_states
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.machine import read_gpu_node
 from driver_machine import ROOT, ask, build, loaded
@@ -61,7 +61,7 @@ def proof(machine: dict[str, str], folder: Path, known: dict[str, Any], *, alloc
     subprocess.run([sys.executable, folder / "cuda_proof.py"], env=machine, stdout=subprocess.DEVNULL)
     status = {"allocatable": {"nvidia.com/gpu": str(allocatable)}, "nodeInfo": {"machineID": "m"}}
     server = GpuServer.of({"node": "gpu1", "facts": known})
-    (node,) = gpu_nodes([{"metadata": {"name": "gpu1"}, "spec": {}, "status": status}], [], [server], ClusterParts())
+    (node,) = proof_nodes([{"metadata": {"name": "gpu1"}, "spec": {}, "status": status}], [], [server], ClusterParts())
     found = [
         unfinished_fabric(node),
         missing_gpus(node, None),

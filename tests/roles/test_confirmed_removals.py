@@ -17,7 +17,7 @@ COMMANDS = re.compile(
 # Modules and actions that change nothing, with what ends in _info.
 READS = {
     *("assert", "debug", "fail", "find", "include_vars", "meta", "pause", "ping", "set_fact", "slurp", "stat"),
-    *("wait_for_connection", "node_plan", "cluster_identity", "gpu_facts", "gather_facts", "setup", "async_status"),
+    *("wait_for_connection", "plan", "cluster_identity", "gpu_facts", "gather_facts", "setup", "async_status"),
 }
 TABLE = yaml.safe_load((ROOT / "roles/_common/vars/main.yml").read_text())["_common_removals"]
 

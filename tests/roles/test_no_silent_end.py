@@ -16,7 +16,7 @@ CONTROLLER = {
         *("add_host", "assert", "debug", "fail", "group_by", "import_playbook", "import_role", "import_tasks"),
         *("include_role", "include_tasks", "include_vars", "meta", "pause", "set_fact", "set_stats"),
     )
-} | {"kubegpu.autoscale.node_plan"}
+} | {"kubegpu.autoscale.plan"}
 # This one fails for an unreachable host, as any module does.
 WAITS = "ansible.builtin.wait_for_connection"
 

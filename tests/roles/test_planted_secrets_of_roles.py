@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.plans import PLANS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.role_plan import variables_of
 from collection import ROOT
 from planted import HOLDERS, LOGIN, PLANT, VALUES, hides, watched_processes
 from playbook import local, run_playbook
@@ -124,27 +126,25 @@ def slurped(text: str) -> dict[str, str]:
 
 
 MAIN = f'version = 3\n[plugins.x.registry.auth]\npassword = "{PLANT}"\n'
-HOLDING: dict[str, tuple[str, dict[str, Any]]] = {
-    "settings of containerd": (
-        "drop_in",
-        {"config": {"auth": {"password": PLANT}}, "survey": {"found": {"files": []}, "main": slurped("version = 3\n")}},
-    ),
-    "an existing configuration of containerd": (
-        "drop_in",
-        {"config": {}, "survey": {"found": {"files": []}, "main": slurped(MAIN)}},
-    ),
+# Settings of the drop-in, and the existing configuration.
+HOLDING: dict[str, tuple[dict[str, Any], str]] = {
+    "settings of containerd": ({"auth": {"password": PLANT}}, "version = 3\n"),
+    "an existing configuration of containerd": ({}, MAIN),
 }
 
 
 @pytest.mark.parametrize("name", HOLDING)
 def test_a_plan_shows_no_secret_of_a_file(tmp_path: Path, name: str) -> None:
-    subject, given = HOLDING[name]
-    if subject == "drop_in":
-        options = {"state": "present", "name": "50-kubegpu.toml", "settings": {"2": {}, "3": {}}}
-        paths = RoleValues("containerd", {}, {})["__containerd_paths"]
-        given = {"options": options | {"config": given["config"]}, "paths": paths, "survey": given["survey"]}
-    host = {"name": "gpu1", "system": "Debian 12", "kernel": "6.1.0", "architecture": "x86_64"}
-    plan = {"kubegpu.autoscale.node_plan": {"host": host, subject: given}, "register": "plan"}
+    config, main = HOLDING[name]
+    survey = {
+        "host": {"name": "gpu1", "system": "Debian 12", "kernel": "6.1.0", "architecture": "x86_64"},
+        "paths": RoleValues("containerd", {}, {})["__containerd_paths"],
+        "drop_in": {"name": "50-kubegpu.toml", "settings": {"2": {}, "3": {}}, "config": config},
+        "found": {"files": []},
+        "main": slurped(main),
+    }
+    task = {"role": "containerd", "subject": "drop_in", "survey": survey}
+    plan = {"kubegpu.autoscale.plan": task, "register": "plan"}
     check = {"ansible.builtin.assert": {"that": f"'{PLANT}' in plan.files | string"}}
 
     done = run_playbook(tmp_path, local(plan, check), {}, "-vv", "--diff")
@@ -162,7 +162,8 @@ def test_a_secret_of_a_server_is_in_no_difference() -> None:
 def test_a_plan_is_hidden_where_its_options_have_secrets() -> None:
     """Its result has the documents with them."""
     [plan] = yaml.safe_load((ROOT / "roles/kubernetes/tasks/plan.yml").read_text())
-    options = set(re.findall(r"\w+", str(plan["kubegpu.autoscale.node_plan"]["kubernetes"]["options"])))
+    kinds = PLANS["kubernetes"].options
+    options = {variable for kind in kinds for variable in variables_of(kind, "kubernetes").values()}
 
     assert plan["no_log"] == "{{ __kubernetes_has_secrets }}"
     assert {*OF_KUBERNETES} <= options

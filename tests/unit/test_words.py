@@ -77,7 +77,7 @@ def test_a_subject_is_an_area_and_a_change(subject: str, count: int) -> None:
 
 
 def test_pages_and_the_collection_are_checked_but_no_tests() -> None:
-    assert words.is_read("plugins/modules/node_plan.py")
+    assert words.is_read("plugins/modules/plan.py")
     assert words.is_read("docs/tested.md")
     assert not words.is_read("tests/unit/test_words.py")
 

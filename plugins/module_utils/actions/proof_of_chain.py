@@ -21,7 +21,7 @@ from ..hops import Hop
 from ..kube.objects import Manifest, condition, is_ready, trouble
 from ..proof import manifests
 from ..proof.decision import pods_value, wanted_replicas
-from ..proof.nodes import GpuNode
+from ..proof.nodes import ProofNode
 from ..reading.intervals import Intervals
 from ..reading.metric_values import Observer
 from ..reading.prometheus_replicas import read_replicas
@@ -69,7 +69,7 @@ class ChainProof:
     def describe(self) -> dict[str, Any]:
         return {"hops": self._hops, "decision": self._decision}
 
-    def prove(self, nodes: Sequence[GpuNode], gpus: int) -> None:
+    def prove(self, nodes: Sequence[ProofNode], gpus: int) -> None:
         """Prove the chain. Raises: HopError for the first hop that does not work, ApiError."""
         self._kube.apply(DEPLOYMENTS, manifests.workload(self._options, nodes))
         with self._timed(POD):

@@ -24,7 +24,7 @@ from ..kube.label_selectors import labels_match
 from ..kube.objects import Manifest, labels_of
 from ..kube.resource_claims import devices_of, whole_gpus
 from ..proof import basis
-from ..proof.nodes import GpuNode, GpuServer, gpu_nodes
+from ..proof.nodes import GpuServer, ProofNode, proof_nodes
 from ..proof.record import NAME, NAMESPACE, Record, record_of
 
 _DEPLOYED = f"{basis.NAME_LABEL} in ({','.join(basis.DEPLOYMENTS)})"
@@ -41,7 +41,7 @@ class Seen:
     machines: all nodes by machine ID.
     """
 
-    nodes: Sequence[GpuNode]
+    nodes: Sequence[ProofNode]
     chain: Mapping[str, str]
     record: Record
     machines: frozenset[str]
@@ -77,7 +77,7 @@ class Reader:
         pods = (kube.list(PODS, field_selector=_LIVE) or ()) if with_pods else ()
         record = record_of(kube.get(CONFIG_MAPS, NAME, NAMESPACE))
         return Seen(
-            gpu_nodes(nodes, pods, self._servers, parts, record.machines.keys()),
+            proof_nodes(nodes, pods, self._servers, parts, record.machines.keys()),
             basis.known(basis.CHAIN, parts),
             record,
             frozenset((node.get("status") or {}).get("nodeInfo", {}).get("machineID", "") for node in listed),

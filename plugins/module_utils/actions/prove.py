@@ -28,8 +28,8 @@ from ..kube.objects import Manifest, condition, is_ready, labels_of, statuses
 from ..proof import manifests
 from ..proof.basis import ClusterParts
 from ..proof.cuda import CudaRun, cuda_errors, missing_gpus, read, together, unfinished_fabric, unrequested_gpus
-from ..proof.due_proofs import Due, Plan, in_use, may_count, plan
-from ..proof.nodes import GpuNode, GpuServer
+from ..proof.due_proofs import Due, ProofPlan, in_use, may_count, plan
+from ..proof.nodes import GpuServer, ProofNode
 from ..proof.record import DENIED, NAME, NAMESPACE, VISIBLE, Entry, Record
 from .outcome import Outcome
 from .proof_of_chain import ChainProof
@@ -202,7 +202,7 @@ class Prover:
             return seen
         return replace(seen, nodes=[node for node in seen.nodes if node.name in self._request.nodes])
 
-    def _plan(self, seen: Seen) -> Plan:
+    def _plan(self, seen: Seen) -> ProofPlan:
         chain = seen.chain if self._request.chain else None
         is_seen = any(entry.unrequested == VISIBLE for entry in seen.record.machines.values())
         return plan(seen.nodes, seen.record, chain, repeat=self._request.repeat, denies=is_seen and self._denies)
@@ -260,12 +260,12 @@ class Prover:
                 self._broken[node.name] = found
         self._outcome.errors += self._broken.values()
 
-    def _may_prove_chain(self, seen: Seen, planned: Plan) -> bool:
+    def _may_prove_chain(self, seen: Seen, planned: ProofPlan) -> bool:
         return bool(planned.chain) and any(map(_takes_workload, seen.nodes))
 
     # The proof.
 
-    def _prove(self, seen: Seen, planned: Plan) -> None:
+    def _prove(self, seen: Seen, planned: ProofPlan) -> None:
         """Run the necessary proofs, and remove everything except the record, also after an error."""
         record = seen.record
         try:
@@ -330,7 +330,7 @@ class Prover:
             fix = f"kubectl get namespace {name} --output=yaml, whose status shows what blocks the deletion"
             raise HopError(Hop.API_SERVER, seen=f"namespace {name} is not gone after {REMOVAL_S} s", fix=fix)
 
-    def _prove_nodes(self, seen: Seen, planned: Plan, record: Record) -> Record:
+    def _prove_nodes(self, seen: Seen, planned: ProofPlan, record: Record) -> Record:
         """Run a CUDA pod on each node, all at the same time."""
         if not planned.due:
             return record
@@ -371,7 +371,7 @@ class Prover:
         running = list(filter(None, all_in_parallel(create, wanted)))
         return {entry.node.name: [pod for node, pod in running if node == entry.node.name] for entry in due}
 
-    def _judge_idle(self, node: GpuNode, pods: Sequence[Manifest | None]) -> str:
+    def _judge_idle(self, node: ProofNode, pods: Sequence[Manifest | None]) -> str:
         """Whether pods without a request see GPUs; empty if one of them has left no result, or if none could run."""
         runs = [read(_message(pod)) for pod in pods if pod is not None and _phase(pod) in _ENDED]
         error = unrequested_gpus(node, sorted({device for run in runs for device in run.devices}))
@@ -460,14 +460,16 @@ class Prover:
         entry = Entry(self._at(), node.versions, node.name, len(uuids), uuids_kept, unrequested=unrequested)
         return {node.machine: entry}
 
-    def _failed(self, node: GpuNode, error: HopError, before: Entry | None, unrequested: str = "") -> dict[str, Entry]:
+    def _failed(
+        self, node: ProofNode, error: HopError, before: Entry | None, unrequested: str = ""
+    ) -> dict[str, Entry]:
         """Keeps the number of earlier proven GPUs as expected."""
         self._row(node, "failed", error.seen, unrequested=unrequested)
         gpus = before.gpus if before else 0
         entry = Entry(self._at(), node.versions, node.name, gpus, error=_recorded(error), unrequested=unrequested)
         return {node.machine: entry}
 
-    def _wait(self, node: GpuNode, reason: str, before: Entry | None) -> None:
+    def _wait(self, node: ProofNode, reason: str, before: Entry | None) -> None:
         """It cannot be proven now. A failure stays an error until a proof succeeds; an earlier proof may count."""
         is_open = before is not None and before.unrequested == VISIBLE and self._denies
         if before and (before.error or is_open):
@@ -480,7 +482,7 @@ class Prover:
         else:
             self._row(node, "waiting", reason)
 
-    def _not_started(self, node: GpuNode, pod: Manifest) -> HopError:
+    def _not_started(self, node: ProofNode, pod: Manifest) -> HopError:
         events = self._kube.list(EVENTS, namespace=self._options.namespace, field_selector="reason=FailedCreate") or ()
         awaited = Awaited(
             self._options.namespace,
@@ -498,7 +500,7 @@ class Prover:
             "to pull the image",
         )
 
-    def _prove_chain(self, seen: Seen, planned: Plan, record: Record) -> Record:
+    def _prove_chain(self, seen: Seen, planned: ProofPlan, record: Record) -> Record:
         """Prove the chain on nodes that have computed."""
         nodes = [
             node
@@ -544,13 +546,13 @@ class Prover:
     def _at(self) -> str:
         return timestamp(self._kube.now().timestamp())
 
-    def _row(self, node: GpuNode, status: str, reason: str, **more: Any) -> None:
+    def _row(self, node: ProofNode, status: str, reason: str, **more: Any) -> None:
         counts = {"gpus": 0, "of": node.allocatable, "unrequested": ""}
         row = {"node": node.name, "status": status, "reason": reason, "text": "", **counts}
         seconds = {name: round(more.pop(name, 0.0), 1) for name in ("seconds", "wall")}
         self._rows.append({**row, "is_shared": node.is_shared, **seconds, **more})
 
-    def _describe(self, seen: Seen, planned: Plan, *, dry_run: bool = False) -> None:
+    def _describe(self, seen: Seen, planned: ProofPlan, *, dry_run: bool = False) -> None:
         """Add rows for the nodes that this run did not prove, with the reason."""
         described = {row["node"] for row in self._rows}
         due = {entry.node.name: entry.reason for entry in planned.due}
@@ -572,7 +574,7 @@ class Prover:
         if self._chain["status"] == "off" and self._request.chain:
             self._chain |= self._unproven_chain(seen, planned, dry_run)
 
-    def _unproven_chain(self, seen: Seen, planned: Plan, dry_run: bool) -> dict[str, Any]:
+    def _unproven_chain(self, seen: Seen, planned: ProofPlan, dry_run: bool) -> dict[str, Any]:
         entry = seen.record.chain
         if not planned.chain and entry is not None:
             return {"status": "kept", "reason": entry.at}
@@ -606,11 +608,11 @@ def _unresolved(hop: Hop, entry: Entry, obstacle: str) -> HopError:
     )
 
 
-def _takes_workload(node: GpuNode) -> bool:
+def _takes_workload(node: ProofNode) -> bool:
     return node.is_ready and not node.is_cordoned and not node.is_shared and node.free > 0
 
 
-def _why_no_workload(nodes: Sequence[GpuNode]) -> str:
+def _why_no_workload(nodes: Sequence[ProofNode]) -> str:
     if not nodes:
         return "no node offers a GPU"
     if all(node.is_shared for node in nodes):

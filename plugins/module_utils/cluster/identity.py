@@ -34,7 +34,7 @@ SHOWN = len("sha256:") + 16
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ClusterIdentity:
     """A cluster as its API server describes it.
 
     authorities:  SHA-256 of its CA certificates; several during a rotation.
@@ -117,12 +117,12 @@ def _read_nodes(kube: KubeClient, names: Sequence[str]) -> Iterable[Manifest | N
     return kube.list(NODES) or [] if names else []
 
 
-def cluster_of(objects: Iterable[Mapping[str, Any]], machines: Mapping[str, str] | None = None) -> Cluster:
+def cluster_of(objects: Iterable[Mapping[str, Any]], machines: Mapping[str, str] | None = None) -> ClusterIdentity:
     """The cluster of these objects, as returned by the API server or `kubectl get --output json`."""
     found = {(item.get("kind", "Node"), item["metadata"]["name"]): item for item in objects}
     record = found.get(("ConfigMap", RECORD), {}).get("data") or {}
     authority = found.get(("ConfigMap", AUTHORITY), {}).get("data") or {}
-    return Cluster(
+    return ClusterIdentity(
         uid=found.get(("Namespace", NAMESPACE), {"metadata": {}})["metadata"].get("uid", ""),
         authorities=digests(authority.get("ca.crt", "")),
         name=record.get("name", ""),
@@ -138,7 +138,7 @@ def cluster_of(objects: Iterable[Mapping[str, Any]], machines: Mapping[str, str]
     )
 
 
-def mismatch(cluster: Cluster, server: ServerIdentity, configured_name: str = "") -> HopError | None:
+def mismatch(cluster: ClusterIdentity, server: ServerIdentity, configured_name: str = "") -> HopError | None:
     """Why this server is not a member of this cluster, or not the machine of its node; None without a contradiction.
 
     configured_name: name of the cluster in the inventory; can be empty.
@@ -150,7 +150,9 @@ def mismatch(cluster: Cluster, server: ServerIdentity, configured_name: str = ""
     return None
 
 
-def _contradictions(cluster: Cluster, server: ServerIdentity, configured_name: str) -> Iterable[tuple[str, str]]:
+def _contradictions(
+    cluster: ClusterIdentity, server: ServerIdentity, configured_name: str
+) -> Iterable[tuple[str, str]]:
     yield from record_contradictions(cluster, configured_name)
     other = f"set kubegpu_kubeconfig and kubegpu_context to the cluster of {server.host}"
     recorded = str(server.record.get("uid", ""))
@@ -170,7 +172,7 @@ def _contradictions(cluster: Cluster, server: ServerIdentity, configured_name: s
 NOTHING = "Nothing was changed in the cluster"
 
 
-def record_contradictions(cluster: Cluster, configured_name: str) -> Iterable[tuple[str, str]]:
+def record_contradictions(cluster: ClusterIdentity, configured_name: str) -> Iterable[tuple[str, str]]:
     """Mismatches of the cluster with its own record, for any server."""
     if cluster.recorded_uid and cluster.uid and cluster.recorded_uid != cluster.uid:
         yield (
@@ -201,7 +203,7 @@ def copy_of_another(server: ServerIdentity) -> tuple[str, str] | None:
     return cause, fix
 
 
-def _own_node(cluster: Cluster, server: ServerIdentity) -> str:
+def _own_node(cluster: ClusterIdentity, server: ServerIdentity) -> str:
     """Additional next steps if another node is this machine, and if none is."""
     own = [name for name, machine in cluster.machines.items() if machine and machine == server.machine_id]
     if own:
@@ -211,7 +213,9 @@ def _own_node(cluster: Cluster, server: ServerIdentity) -> str:
     return "; if /etc/machine-id of the server has changed since its kubelet started: `systemctl restart kubelet` on it"
 
 
-def mismatches(cluster: Cluster, servers: Sequence[ServerIdentity], configured_name: str = "") -> list[HopError]:
+def mismatches(
+    cluster: ClusterIdentity, servers: Sequence[ServerIdentity], configured_name: str = ""
+) -> list[HopError]:
     """Mismatches of all servers, or without servers those of the cluster's own record."""
     found = [mismatch(cluster, server, configured_name) for server in servers]
     alone = record_contradictions(cluster, configured_name) if not servers else ()
@@ -219,7 +223,7 @@ def mismatches(cluster: Cluster, servers: Sequence[ServerIdentity], configured_n
     return errors + [error for error in found if error]
 
 
-def cluster_name(cluster: Cluster, servers: Sequence[ServerIdentity], candidates: Iterable[str]) -> str:
+def cluster_name(cluster: ClusterIdentity, servers: Sequence[ServerIdentity], candidates: Iterable[str]) -> str:
     """The recorded name; otherwise the first of the candidates."""
     recorded = (str(server.record.get("name", "")) for server in servers)
     return next(filter(None, (cluster.name, *recorded, *usable_names(candidates))), "")
@@ -238,7 +242,7 @@ def _inventory_name(path: PurePosixPath) -> str:
     return path.parent.name if path.stem in NO_INVENTORY_NAMES and path.parent.name else path.stem
 
 
-def config_map(cluster: Cluster, name: str) -> Manifest | None:
+def config_map(cluster: ClusterIdentity, name: str) -> Manifest | None:
     """The record to write to the cluster; None if it has it, or if the cluster is unknown."""
     if not cluster.uid or (cluster.name and cluster.recorded_uid == cluster.uid):
         return None
@@ -250,7 +254,7 @@ def config_map(cluster: Cluster, name: str) -> Manifest | None:
     }
 
 
-def server_record(cluster: Cluster, server: ServerIdentity, name: str) -> str:
+def server_record(cluster: ClusterIdentity, server: ServerIdentity, name: str) -> str:
     """Wanted content of the file that identifies cluster and machine; empty if nothing must be written."""
     if not server.authorities or not cluster.uid:
         return ""

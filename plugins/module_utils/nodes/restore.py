@@ -10,24 +10,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from .survey.host import Host
-
-_NAMES: dict[str, Any] = {"type": "list", "elements": "str"}
-RESTORE: dict[str, Any] = {
-    "wanted": {"type": "str", "default": ""},
-    "state": {"type": "str", "default": "present", "choices": ["present", "absent"]},
-    "save": {"type": "bool", "default": True},
-    "folder": {"type": "str", "required": True},
-    "control_planes": _NAMES | {"required": True},
-    "hosts": _NAMES | {"required": True},
-    "members": {"type": "list", "elements": "dict", "default": []},
-    "controller": {"type": "str", "default": ""},
-}
 _NOTHING = "Nothing was changed."
 # Of a server's own restore: those in which its control plane runs, beside none.
 _RUNNING = ("", "prepared", "started")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
+
+
+@dataclass(frozen=True)
+class RestoreOptions:
+    restore_backup: str
+    restore_state: str
+    backup: bool
+    backup_folder: str
 
 
 @dataclass(frozen=True)
@@ -266,22 +261,22 @@ class Restore:
         ]
 
 
-def restore_plan(_host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` are as RESTORE has them.
+def restore_plan(options: RestoreOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
+    """survey: `hosts` and `control_planes` of the run, and what the program printed on them and on the `controller`.
 
     Returns: refused; listing, what there is; steps, arguments of the program for all servers, none if it only lists;
     backup, its name; folder, its path on each server; source, the server that it is copied from or its path on the
     controller, and place, its path below the controller's folder; copied_to, the hosts that get it; cluster, the name.
     """
     restore = Restore(
-        wanted=params["wanted"].strip(),
-        ends=params["state"] == "absent",
-        save=params["save"],
-        folder=params["folder"],
-        control_planes=tuple(params["control_planes"]),
-        hosts=tuple(params["hosts"]),
-        members=tuple(_member(row) for row in params["members"]),
-        copies=_backups("", params["controller"]),
+        wanted=options.restore_backup.strip(),
+        ends=options.restore_state == "absent",
+        save=options.backup,
+        folder=options.backup_folder,
+        control_planes=tuple(survey["control_planes"]),
+        hosts=tuple(survey["hosts"]),
+        members=tuple(_member(row) for row in survey["members"]),
+        copies=_backups("", survey["controller"]),
     )
     source = restore.source
     return {

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from .nodes import GpuNode
+from .nodes import ProofNode
 from .record import NAME, NAMESPACE, VISIBLE, Entry
 
 UVM = "nvidia-uvm"
@@ -74,7 +74,7 @@ def together(runs: Sequence[CudaRun]) -> CudaRun:
     )
 
 
-def unrequested_gpus(node: GpuNode, devices: Sequence[str]) -> HopError | None:
+def unrequested_gpus(node: ProofNode, devices: Sequence[str]) -> HopError | None:
     """The error if a pod that requests no GPU sees devices; None if it sees none."""
     if not devices:
         return None
@@ -90,7 +90,7 @@ def unrequested_gpus(node: GpuNode, devices: Sequence[str]) -> HopError | None:
     )
 
 
-def missing_gpus(node: GpuNode, entry: Entry | None) -> HopError | None:
+def missing_gpus(node: ProofNode, entry: Entry | None) -> HopError | None:
     """Why the node has fewer GPUs than it should have; None if it has all.
 
     entry: earlier proof. Without an expected number, the proven GPUs are expected, and those of the capacity.
@@ -126,7 +126,7 @@ def missing_gpus(node: GpuNode, entry: Entry | None) -> HopError | None:
     )
 
 
-def _proven_gpus(node: GpuNode, entry: Entry | None) -> int:
+def _proven_gpus(node: ProofNode, entry: Entry | None) -> int:
     """GPUs of the earlier proof, at least one; 0 if it was of other devices, for example before MIG was enabled."""
     if entry is None:
         return 0
@@ -136,7 +136,7 @@ def _proven_gpus(node: GpuNode, entry: Entry | None) -> int:
     return entry.gpus if entry.versions.get("resource", now) == now else 0
 
 
-def unfinished_fabric(node: GpuNode) -> HopError | None:
+def unfinished_fabric(node: ProofNode) -> HopError | None:
     """Why CUDA cannot start: the NVLink fabric is not completed; None if it is."""
     states = node.server.unfinished if node.server else {}
     if not states:
@@ -151,7 +151,7 @@ def unfinished_fabric(node: GpuNode) -> HopError | None:
     )
 
 
-def cuda_errors(node: GpuNode, run: CudaRun) -> list[HopError]:
+def cuda_errors(node: ProofNode, run: CudaRun) -> list[HopError]:
     """An error for each failure, and for requested GPUs that CUDA does not show."""
     found = [_error(node, subject, failure, run.devices) for subject, failure in run.failures]
     if found or len(run.gpus) >= node.asked:
@@ -170,7 +170,7 @@ def cuda_errors(node: GpuNode, run: CudaRun) -> list[HopError]:
     ]
 
 
-def _error(node: GpuNode, subject: str, failure: Mapping[str, Any], devices: Sequence[str]) -> HopError:
+def _error(node: ProofNode, subject: str, failure: Mapping[str, Any], devices: Sequence[str]) -> HopError:
     cause, fix = _meaning(node.name, failure, devices)
     code = f" ({failure['code']})" if failure["code"] else ""
     return HopError(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import enumeration
-from .nodes import GpuNode, GpuServer
+from .nodes import GpuServer, ProofNode
 from .record import VISIBLE, Entry, Record
 
 NEW = "new"
@@ -21,12 +21,12 @@ UNSEEN = "it is unknown whether pods without a request see GPUs"
 class Due:
     """A node on which CUDA must be proven, and the reason."""
 
-    node: GpuNode
+    node: ProofNode
     reason: str
 
 
 @dataclass(frozen=True)
-class Plan:
+class ProofPlan:
     """Plan of a run.
 
     due:     nodes to prove.
@@ -46,13 +46,13 @@ class Plan:
 
 
 def plan(
-    nodes: Sequence[GpuNode],
+    nodes: Sequence[ProofNode],
     record: Record,
     chain: Mapping[str, str] | None,
     *,
     repeat: bool = False,
     denies: bool = False,
-) -> Plan:
+) -> ProofPlan:
     """chain: versions of its components; None to skip it. repeat: also prove what is recorded.
 
     denies: whether GPUs are only for pods that request them.
@@ -71,15 +71,15 @@ def plan(
             waiting[node.name] = obstacle
         else:
             due.append(Due(node, reason))
-    return Plan(tuple(due), waiting, kept, _chain_reason(record.chain, chain, repeat))
+    return ProofPlan(tuple(due), waiting, kept, _chain_reason(record.chain, chain, repeat))
 
 
-def in_use(node: GpuNode, proven: int) -> str:
+def in_use(node: ProofNode, proven: int) -> str:
     pods = f": {enumeration(node.users)}" if node.users else ""
     return f"{node.provable - proven} of {node.provable} GPUs are in use{pods}"
 
 
-def _reason(node: GpuNode, entry: Entry | None, denies: bool) -> str:
+def _reason(node: ProofNode, entry: Entry | None, denies: bool) -> str:
     """Why it must be proven; empty if not. Devices that have become free must be proven, too."""
     if entry is None:
         return NEW
@@ -96,7 +96,7 @@ def _reason(node: GpuNode, entry: Entry | None, denies: bool) -> str:
     return SEEN if denies and entry.unrequested == VISIBLE else ""
 
 
-def may_count(node: GpuNode, entry: Entry) -> bool:
+def may_count(node: ProofNode, entry: Entry) -> bool:
     """Whether an earlier proof has not been refuted: at most values that its server reports are unknown in this run."""
     if entry.error or node.is_claimed:
         return False
@@ -105,7 +105,7 @@ def may_count(node: GpuNode, entry: Entry) -> bool:
     return not replace(entry, versions=known).changes(node.versions)
 
 
-def _obstacle(node: GpuNode) -> str:
+def _obstacle(node: ProofNode) -> str:
     if not node.machine:
         return "the kubelet reports no machine ID"
     if not node.is_ready:

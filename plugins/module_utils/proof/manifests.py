@@ -12,7 +12,7 @@ from ..autoscaling.spec import ADAPTER
 from ..kube.labels import marked
 from ..kube.objects import Manifest
 from ..kube.visible_devices import VARIABLE
-from .nodes import WHOLE, GpuNode
+from .nodes import WHOLE, ProofNode
 
 PART = "proof"
 WORKLOAD = "proof"
@@ -70,7 +70,7 @@ def cuda_pod_name(node: str) -> str:
     return f"cuda-{hashlib.sha1(node.encode(), usedforsecurity=False).hexdigest()[:12]}"
 
 
-def cuda_pods(options: Options, node: GpuNode) -> list[Manifest]:
+def cuda_pods(options: Options, node: ProofNode) -> list[Manifest]:
     """Pods that request all free GPUs of a node; two if it has several, which get different ones."""
     counts = [node.asked] if node.asked < 2 else [node.asked - 1, 1]
     name = cuda_pod_name(node.name)
@@ -79,7 +79,7 @@ def cuda_pods(options: Options, node: GpuNode) -> list[Manifest]:
     ]
 
 
-def idle_pods(options: Options, node: GpuNode) -> list[Manifest]:
+def idle_pods(options: Options, node: ProofNode) -> list[Manifest]:
     """Pods that request no GPU, but name all GPUs of the node in the variable that NVIDIA's images set.
 
     One has the RuntimeClass, the other has none.
@@ -90,7 +90,7 @@ def idle_pods(options: Options, node: GpuNode) -> list[Manifest]:
     return [plain, *classed]
 
 
-def _pod_on(options: Options, node: GpuNode, name: str, gpus: Mapping[str, int]) -> Manifest:
+def _pod_on(options: Options, node: ProofNode, name: str, gpus: Mapping[str, int]) -> Manifest:
     """It tolerates all taints of its node, which may also be cordoned for a driver upgrade."""
     field = {"key": "metadata.name", "operator": "In", "values": [node.name]}
     container: dict[str, Any] = {"terminationMessagePolicy": "FallbackToLogsOnError"}
@@ -106,7 +106,7 @@ def _pod_on(options: Options, node: GpuNode, name: str, gpus: Mapping[str, int])
     return {**_marked(options, "v1", "Pod", name, labels={APP: "cuda"}), "spec": spec}
 
 
-def workload(options: Options, nodes: Sequence[GpuNode]) -> Manifest:
+def workload(options: Options, nodes: Sequence[ProofNode]) -> Manifest:
     """A service whose requests keep its GPU busy, on one of the proven nodes."""
     hosts = {"key": HOSTNAME, "operator": "In", "values": [node.name for node in nodes]}
     container = {

@@ -73,7 +73,7 @@ class GpuServer:
 
 
 @dataclass(frozen=True)
-class GpuNode:
+class ProofNode:
     """A node that has GPUs: it offers some, has a label or a server that shows some, or was proven before.
 
     machine:  machine ID of its kubelet.
@@ -118,13 +118,13 @@ class GpuNode:
         return min(self.allocatable, 1) if self.is_shared else self.allocatable
 
 
-def gpu_nodes(
+def proof_nodes(
     nodes: Iterable[Manifest],
     pods: Sequence[Manifest],
     servers: Iterable[GpuServer],
     cluster: ClusterParts,
     recorded: Collection[str] = (),
-) -> list[GpuNode]:
+) -> list[ProofNode]:
     """recorded: machines of earlier proofs. They stay in the list when they offer no GPU."""
     by_name = {server.node: server for server in servers}
     by_node: dict[str, list[Manifest]] = {}
@@ -136,7 +136,7 @@ def gpu_nodes(
     return [gpu_node for node, gpu_node in found if _has_gpus(node, gpu_node, recorded)]
 
 
-def _has_gpus(node: Manifest, gpu_node: GpuNode, recorded: Collection[str]) -> bool:
+def _has_gpus(node: Manifest, gpu_node: ProofNode, recorded: Collection[str]) -> bool:
     """Whether it has GPUs for pods, or should have. An expected number of 0 shows that it has none any more."""
     server = gpu_node.server
     if gpu_node.allocatable or gpu_node.claimable or (server and server.wanted):
@@ -146,14 +146,14 @@ def _has_gpus(node: Manifest, gpu_node: GpuNode, recorded: Collection[str]) -> b
     return gpu_node.machine in recorded or bool(nodes_with_gpus([node], {}))
 
 
-def _gpu_node(node: Manifest, pods: Sequence[Manifest], server: GpuServer | None, cluster: ClusterParts) -> GpuNode:
+def _gpu_node(node: Manifest, pods: Sequence[Manifest], server: GpuServer | None, cluster: ClusterParts) -> ProofNode:
     offered = gpus_of([node])
     resource = max(offered, key=lambda name: (offered[name], name == WHOLE), default=WHOLE)
     allocatable = offered.get(resource, 0)
     wanted = {name_of(pod): gpus_per_pod(pod["spec"]).get(resource, 0) for pod in pods}
     users = {name: count for name, count in wanted.items() if count}
     status = node.get("status") or {}
-    return GpuNode(
+    return ProofNode(
         name=node["metadata"]["name"],
         machine=(status.get("nodeInfo") or {}).get("machineID", ""),
         resource=resource,

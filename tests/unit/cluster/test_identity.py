@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.errors import ApiError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.identity import (
-    Cluster,
+    ClusterIdentity,
     ServerIdentity,
     cluster_name,
     cluster_of,
@@ -34,8 +34,8 @@ def pem(content: str) -> str:
 PROD_CA, STAGING_CA = digests(pem("prod")), digests(pem("staging"))
 RECORD = {"name": "prod", "uid": "uid-prod", "machine_id": "machine-1", "authorities": sorted(PROD_CA)}
 GPU1 = ServerIdentity("gpu1", "gpu1", "machine-1", PROD_CA, RECORD)
-PROD = Cluster("uid-prod", PROD_CA, "prod", "uid-prod", {"gpu1": "machine-1"})
-STAGING = Cluster("uid-staging", STAGING_CA, "staging", "uid-staging", {"gpu1": "machine-9"})
+PROD = ClusterIdentity("uid-prod", PROD_CA, "prod", "uid-prod", {"gpu1": "machine-1"})
+STAGING = ClusterIdentity("uid-staging", STAGING_CA, "staging", "uid-staging", {"gpu1": "machine-9"})
 UNRECORDED = ServerIdentity("gpu1", "gpu1", "machine-1", PROD_CA)
 BARE = ServerIdentity("gpu1", "gpu1", "machine-1")
 
@@ -45,14 +45,14 @@ BARE = ServerIdentity("gpu1", "gpu1", "machine-1")
     [
         (PROD, GPU1),
         (PROD, UNRECORDED),
-        (Cluster("uid-prod", PROD_CA, machines={"gpu1": "machine-1"}), GPU1),
-        (Cluster("uid-prod", PROD_CA | STAGING_CA, "prod", "uid-prod"), GPU1),
-        (Cluster("uid-prod"), GPU1),
+        (ClusterIdentity("uid-prod", PROD_CA, machines={"gpu1": "machine-1"}), GPU1),
+        (ClusterIdentity("uid-prod", PROD_CA | STAGING_CA, "prod", "uid-prod"), GPU1),
+        (ClusterIdentity("uid-prod"), GPU1),
         (STAGING, ServerIdentity("gpu7", "gpu7", "machine-7")),
     ],
     ids=["recorded", "server without a record", "cluster without a record", "CA rotates", "CA unknown", "no node yet"],
 )
-def test_nothing_contradicts_the_same_cluster_and_machine(cluster: Cluster, server: ServerIdentity) -> None:
+def test_nothing_contradicts_the_same_cluster_and_machine(cluster: ClusterIdentity, server: ServerIdentity) -> None:
     assert mismatch(cluster, server) is None
 
 
@@ -60,14 +60,18 @@ def test_nothing_contradicts_the_same_cluster_and_machine(cluster: Cluster, serv
     ("cluster", "server", "cause"),
     [
         (STAGING, GPU1, "two clusters"),
-        (Cluster("uid-staging", PROD_CA), GPU1, "two clusters"),
+        (ClusterIdentity("uid-staging", PROD_CA), GPU1, "two clusters"),
         (STAGING, UNRECORDED, "two clusters"),
         (STAGING, BARE, "two machines"),
-        (Cluster("uid-prod", PROD_CA, machines={"gpu1": "machine-9"}), UNRECORDED, "two machines"),
-        (Cluster("uid-prod", PROD_CA, machines={"gpu1": ""}), UNRECORDED, "two machines"),
-        (Cluster("uid-prod", PROD_CA, machines={"gpu1": ""}), ServerIdentity("gpu1", "gpu1", ""), "two machines"),
+        (ClusterIdentity("uid-prod", PROD_CA, machines={"gpu1": "machine-9"}), UNRECORDED, "two machines"),
+        (ClusterIdentity("uid-prod", PROD_CA, machines={"gpu1": ""}), UNRECORDED, "two machines"),
+        (
+            ClusterIdentity("uid-prod", PROD_CA, machines={"gpu1": ""}),
+            ServerIdentity("gpu1", "gpu1", ""),
+            "two machines",
+        ),
         (PROD, ServerIdentity("gpu1", "gpu5", "machine-5", PROD_CA, RECORD), "a copy"),
-        (Cluster("uid-staging", STAGING_CA, "prod", "uid-prod"), BARE, "was copied from"),
+        (ClusterIdentity("uid-staging", STAGING_CA, "prod", "uid-prod"), BARE, "was copied from"),
     ],
     ids=[
         "all",
@@ -81,7 +85,7 @@ def test_nothing_contradicts_the_same_cluster_and_machine(cluster: Cluster, serv
         "copied ConfigMap",
     ],
 )
-def test_a_mismatch_names_both_identities(cluster: Cluster, server: ServerIdentity, cause: str) -> None:
+def test_a_mismatch_names_both_identities(cluster: ClusterIdentity, server: ServerIdentity, cause: str) -> None:
     error = mismatch(cluster, server)
 
     assert error is not None
@@ -103,7 +107,7 @@ def test_another_name_than_the_inventorys_is_a_mismatch() -> None:
 
 
 def test_a_node_of_another_name_is_found_by_its_machine() -> None:
-    nodes = Cluster("uid-prod", PROD_CA, machines={"gpu1": "machine-9", "ip-10-0-0-1": "machine-1"})
+    nodes = ClusterIdentity("uid-prod", PROD_CA, machines={"gpu1": "machine-9", "ip-10-0-0-1": "machine-1"})
     error = mismatch(nodes, UNRECORDED)
 
     assert error is not None
@@ -111,7 +115,7 @@ def test_a_node_of_another_name_is_found_by_its_machine() -> None:
 
 
 def test_a_server_that_replaces_another_is_told_how() -> None:
-    error = mismatch(Cluster("uid-prod", PROD_CA, machines={"gpu1": "machine-9"}), BARE)
+    error = mismatch(ClusterIdentity("uid-prod", PROD_CA, machines={"gpu1": "machine-9"}), BARE)
 
     assert error is not None
     assert "if gpu1 replaces that machine: `kubectl delete node gpu1`" in error.fix
@@ -121,7 +125,7 @@ def test_a_server_that_has_just_joined_is_compared_by_its_cluster_alone() -> Non
     """Without the name of its node, which may still report the machine that had the name before."""
     joined = ServerIdentity("gpu1", "", "machine-1", PROD_CA)
 
-    assert mismatch(Cluster("uid-prod", PROD_CA, machines={"gpu1": "machine-9"}), joined) is None
+    assert mismatch(ClusterIdentity("uid-prod", PROD_CA, machines={"gpu1": "machine-9"}), joined) is None
     assert mismatch(STAGING, joined) is not None
 
 
@@ -180,7 +184,7 @@ def test_what_kubectl_lists_is_the_same_cluster() -> None:
 
 
 def test_a_cluster_and_a_server_are_recorded_once() -> None:
-    new = Cluster("uid-prod", PROD_CA)
+    new = ClusterIdentity("uid-prod", PROD_CA)
     written = config_map(new, "prod")
 
     assert written is not None
@@ -195,12 +199,12 @@ def test_a_cluster_and_a_server_are_recorded_once() -> None:
     ("cluster", "servers", "candidates", "name"),
     [
         (PROD, [], ["lab"], "prod"),
-        (Cluster(), [GPU1], ["lab"], "prod"),
-        (Cluster(), [], ["lab", "ctx", "/srv/inventory"], "lab"),
-        (Cluster(), [], ["", "kubernetes-admin@kubernetes", "/srv/prod/hosts.yml"], "prod"),
-        (Cluster(), [], ["", "", "/srv/prod.yml"], "prod"),
+        (ClusterIdentity(), [GPU1], ["lab"], "prod"),
+        (ClusterIdentity(), [], ["lab", "ctx", "/srv/inventory"], "lab"),
+        (ClusterIdentity(), [], ["", "kubernetes-admin@kubernetes", "/srv/prod/hosts.yml"], "prod"),
+        (ClusterIdentity(), [], ["", "", "/srv/prod.yml"], "prod"),
         (
-            Cluster(),
+            ClusterIdentity(),
             [],
             ["", "arn:aws:eks:eu-central-1:1:cluster/prod", "/srv"],
             "arn:aws:eks:eu-central-1:1:cluster/prod",
@@ -208,6 +212,6 @@ def test_a_cluster_and_a_server_are_recorded_once() -> None:
     ],
 )
 def test_a_cluster_has_a_name(
-    cluster: Cluster, servers: list[ServerIdentity], candidates: list[str], name: str
+    cluster: ClusterIdentity, servers: list[ServerIdentity], candidates: list[str], name: str
 ) -> None:
     assert cluster_name(cluster, servers, candidates) == name

@@ -7,10 +7,9 @@ import re
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.restore import RESTORE, restore_plan
 from hypothesis import given
 from hypothesis import strategies as st
-from planned import planned
+from planned import plan_of
 
 NAME = "20261127T020000Z-111111111111"
 OLDER = "20261126T020000Z-222222222222"
@@ -36,8 +35,17 @@ def restoring(step: str, name: str = NAME, members: str = MEMBERS) -> dict[str, 
 def plan(*rows: dict[str, Any], copies: tuple[dict[str, Any], ...] = (), **more: Any) -> dict[str, Any]:
     members = [*rows] or [row("cp1", backup(), backup(OLDER)), row("cp2"), row("cp3")]
     hosts = [member["host"] for member in members]
-    given = {"wanted": NAME, "folder": "/backups", "control_planes": hosts, "hosts": hosts, "members": members}
-    return planned(restore_plan, RESTORE, given | {"controller": json.dumps({"backups": copies})} | more)
+    survey = {
+        "control_planes": hosts,
+        "hosts": hosts,
+        "members": members,
+        "controller": json.dumps({"backups": copies}),
+    }
+    return plan_of(
+        "kubernetes.restore",
+        {name: more.pop(name, value) for name, value in survey.items()},
+        **{"restore_backup": NAME, "backup_folder": "/backups", **more},
+    )
 
 
 def test_all_control_planes_begin_with_one_digest() -> None:
@@ -87,7 +95,7 @@ def test_all_servers_end_with_one_digest_or_nothing_is_done(
 ) -> None:
     """Whatever lies where, under any name. A server has the data of the digest that it is given or has prepared."""
     rows = [row(host, *found, restoring=state) for host, (found, state) in zip(PLANES, servers, strict=False)]
-    made = plan(*rows, copies=tuple(copies), wanted=NAME if wants else "")
+    made = plan(*rows, copies=tuple(copies), restore_backup=NAME if wants else "")
 
     if not made["steps"]:
         assert not wants or made["refused"]
@@ -115,8 +123,8 @@ def test_an_interrupted_restore_continues_with_its_name_alone() -> None:
 
     made = plan(*stopped, row("cp3", restoring=restoring("prepared")))
     assert (made["refused"], made["copied_to"], len(made["steps"])) == ([], [], 6)
-    assert plan(*stopped, wanted="")["steps"] == []
-    assert re.search("cp1: the restore of .* has not ended", "\n".join(plan(*stopped, wanted="")["listing"]))
+    assert plan(*stopped, restore_backup="")["steps"] == []
+    assert re.search("cp1: the restore of .* has not ended", "\n".join(plan(*stopped, restore_backup="")["listing"]))
 
 
 def test_servers_that_have_ended_are_not_restored_again() -> None:
@@ -136,7 +144,7 @@ def test_a_member_that_was_lost_since_is_none_of_the_run() -> None:
 LIVES = {"living": {"https://cp2:2380": "cp2", "https://192.0.2.9:2380": "cp9"}}
 REFUSED = {
     "an unknown name": (
-        {"wanted": "20200101T000000Z"},
+        {"restore_backup": "20200101T000000Z"},
         f"no complete backup 20200101T000000Z of this cluster was found. .*{OLDER} on cp1; {NAME} on cp1",
     ),
     "a damaged one": ({"members": [row("cp1", backup(complete=False))]}, f"{NAME} on cp1, damaged"),
@@ -168,7 +176,11 @@ REFUSED = {
     "servers of two clusters": ({"members": [row("cp1"), row("cp2", identity={"uid": "5678"})]}, "cp2: 5678"),
     "a server without a record": ({"members": [row("cp1", identity={})]}, "cp1: none"),
     "the end of one that has stopped a server": (
-        {"members": [row("cp1", restoring=restoring("swapped")), row("cp2")], "state": "absent", "wanted": ""},
+        {
+            "members": [row("cp1", restoring=restoring("swapped")), row("cp2")],
+            "restore_state": "absent",
+            "restore_backup": "",
+        },
         f"the restore of {NAME} has stopped control planes .cp1: swapped.",
     ),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.basis import ClusterParts
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuNode, GpuServer, gpu_nodes
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuServer, ProofNode, proof_nodes
 
 RESOURCE = "nvidia.com/gpu"
 
@@ -51,8 +51,8 @@ def plugin(chart: str = "plugin-0.19.0") -> dict[str, Any]:
     return workload("nvidia-device-plugin", "nvcr.io/nvidia/k8s-device-plugin:v0", chart=chart)
 
 
-def read(*nodes: dict[str, Any], pods: Any = (), servers: Any = (), recorded: Any = ()) -> list[GpuNode]:
-    return gpu_nodes(nodes, list(pods), servers, ClusterParts(daemon_sets=[plugin()]), recorded)
+def read(*nodes: dict[str, Any], pods: Any = (), servers: Any = (), recorded: Any = ()) -> list[ProofNode]:
+    return proof_nodes(nodes, list(pods), servers, ClusterParts(daemon_sets=[plugin()]), recorded)
 
 
 def server(node: str = "gpu1", gpus: int = 8, **more: Any) -> GpuServer:

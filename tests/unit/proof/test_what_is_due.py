@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.due_proofs import Plan, plan
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuNode
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.due_proofs import ProofPlan, plan
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import ProofNode
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.record import DENIED, Entry, Record, record_of
 from gpu_fleet import node, pod, read, server
 
@@ -14,7 +14,7 @@ AT = "2026-11-26T17:00:00+00:00"
 CHAIN = {"adapter": "prometheus-adapter-5.3.0", "kubernetes": "v1.36.3"}
 
 
-def proven(found: GpuNode, **more: Any) -> Record:
+def proven(found: ProofNode, **more: Any) -> Record:
     values = {
         "at": AT,
         "versions": found.versions,
@@ -26,7 +26,7 @@ def proven(found: GpuNode, **more: Any) -> Record:
     return Record({found.machine: Entry(**values)}, Entry(AT, CHAIN))
 
 
-def reasons(planned: Plan) -> dict[str, str]:
+def reasons(planned: ProofPlan) -> dict[str, str]:
     return {due.node.name: due.reason for due in planned.due}
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...formats.plain import plain
@@ -16,53 +16,19 @@ from .offer import AptOffer
 from .repository import AptOptions, AptPaths, AptRepository, AptSurvey, Source
 from .sources import AptSet, installed_before
 
-_TEXT = {"type": "str", "required": True}
-_RESULT = {"type": "dict", "default": {}}
-SURVEY: dict[str, Any] = {
-    "sources": {"type": "list", "elements": "dict", "default": []},
-    "found": _RESULT,
-    "packages": _RESULT,
-    "pin": _RESULT,
-    "before": _RESULT,
-    "check_mode": {"type": "bool", "default": False},
-}
-_MIRROR: dict[str, Any] = {
-    "mirror": {"type": "str", "default": ""},
-    "mirror_key": {"type": "str", "default": ""},
-    "proxy": {"type": "str", "default": ""},
-}
-APT: dict[str, Any] = {
-    "set": {"type": "dict", "required": True},
-    "paths": {
-        "type": "dict",
-        "required": True,
-        "options": dict.fromkeys(("key", "source", "pin", "before", "config"), _TEXT),
-    },
-    **_MIRROR,
-    "survey": {"type": "dict", "default": {}, "options": SURVEY},
-}
-APT_OFFER: dict[str, Any] = {
-    "plans": {"type": "dict", "required": True},
-    **_MIRROR,
-    "paths": {"type": "dict", "default": {}},
-    "sources": {"type": "list", "elements": "dict", "default": []},
-    "answer": _RESULT,
-}
 
-
-def apt_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` are as APT has them."""
-    return _plan(AptRepository(host, _options(params), _survey(params["survey"])))
-
-
-def _options(params: Mapping[str, Any]) -> AptOptions:
-    return AptOptions(
-        apt=AptSet.of(params["set"]),
-        paths=AptPaths(**params["paths"]),
-        mirror=params["mirror"],
-        mirror_key=params["mirror_key"],
-        proxy=params["proxy"],
+def apt_plan(options: AptOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
+    """survey: the host, `set` in the format of AptSet, its `paths`, and results of the tasks that have run."""
+    read = AptSurvey(
+        sources=_sources(survey.get("sources", ())),
+        found=Found.of(survey.get("found")),
+        packages=Answer.of(survey.get("packages")),
+        is_ours=survey.get("pin", {}).get("exists", False),
+        before=installed_before(survey.get("before")),
+        pretends=survey.get("check_mode", False),
     )
+    apt, paths = AptSet.of(survey["set"]), AptPaths(**survey["paths"])
+    return _plan(AptRepository(Host.of(survey["host"]), options, apt, paths, read))
 
 
 def _plan(repository: AptRepository) -> dict[str, Any]:
@@ -102,27 +68,26 @@ def _packages(repository: AptRepository) -> dict[str, list[str]]:
     }
 
 
-def _survey(read: Mapping[str, Any]) -> AptSurvey:
-    return AptSurvey(
-        sources=_sources(read["sources"]),
-        found=Found.of(read["found"]),
-        packages=Answer.of(read["packages"]),
-        is_ours=read["pin"].get("exists", False),
-        before=installed_before(read["before"]),
-        pretends=read["check_mode"],
-    )
-
-
 def _sources(rows: Iterable[Mapping[str, Any]]) -> tuple[Source, ...]:
     return tuple(Source(row["file"], row["uri"], row["suite"], tuple(row.get("components") or ())) for row in rows)
 
 
-def apt_offer_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` are as APT_OFFER has them."""
-    plans = params["plans"]
+def apt_offer_plan(options: AptOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
+    """survey: the host, `plans` of roles, `paths` with `%s` for the name of a set, apt's `sources` and its `answer`."""
+    host, plans = Host.of(survey["host"]), survey["plans"]
     brings = {role: (plan.get("packages") or {}).get("sources") or [] for role, plan in plans.items()}
     failed = frozenset(role for role, plan in plans.items() if plan.get("refused"))
-    offer = AptOffer(host, brings, params["mirror"], failed, params["answer"].get("result") or {})
+    answer = survey.get("answer", {}).get("result") or {}
+    offer = AptOffer(host, brings, options.apt_mirror, failed, answer)
+    read = AptSurvey(
+        sources=_sources(survey.get("sources", ())),
+        found=Found.of(answer),
+        packages=Answer(0, tuple(f"{package} installed" for package in answer.get("installed") or ())),
+    )
+    sets = [apt for of_role in brings.values() for apt in of_role] if answer else []
+    repositories = [
+        (apt, AptRepository(host, options, AptSet.of(apt), _paths(survey["paths"], apt["name"]), read)) for apt in sets
+    ]
     return {
         "refused": errors(OFFER, offer),
         "broken": [],
@@ -131,24 +96,14 @@ def apt_offer_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "files": {},
         "steps": {"ask": bool(offer.repositories)},
         "repositories": offer.repositories,
-        "complete": [*_complete(host, params, brings.values(), offer.answer)] if offer.answer else [],
+        "complete": [{"set": apt, "plan": _plan(found)} for apt, found in repositories if _is_complete(found)],
     }
 
 
-def _complete(
-    host: Host, params: Mapping[str, Any], brings: Iterable[Sequence[Mapping[str, Any]]], answer: Mapping[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """Sets of packages that a server already has, with all their files, and the plans of doing nothing.
+def _paths(of_all: Mapping[str, str], name: str) -> AptPaths:
+    return AptPaths(**{use: path % name for use, path in of_all.items()})
 
-    In the paths, `%s` stands for the name of a set.
-    """
-    survey = AptSurvey(
-        sources=_sources(params["sources"]),
-        found=Found.of(answer),
-        packages=Answer(0, tuple(f"{package} installed" for package in answer.get("installed") or ())),
-    )
-    for apt in (apt for sets in brings for apt in sets):
-        paths = {use: path % apt["name"] for use, path in params["paths"].items()}
-        repository = AptRepository(host, _options({**params, "set": apt, "paths": paths}), survey)
-        if not (errors(REPOSITORY, repository) or repository.alters or repository.installs):
-            yield {"set": apt, "plan": _plan(repository)}
+
+def _is_complete(repository: AptRepository) -> bool:
+    """Whether a server already has all packages, with all their files, so that the plan is to do nothing."""
+    return not (errors(REPOSITORY, repository) or repository.alters or repository.installs)

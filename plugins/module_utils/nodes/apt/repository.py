@@ -47,11 +47,11 @@ class Source:
 
 @dataclass(frozen=True)
 class AptOptions:
-    apt: AptSet
-    paths: AptPaths
-    mirror: str = ""
-    mirror_key: str = ""
-    proxy: str = ""
+    """Options that all roles share."""
+
+    apt_mirror: str
+    apt_mirror_key: str
+    apt_proxy: str
 
 
 @dataclass(frozen=True)
@@ -80,22 +80,16 @@ class AptRepository:
 
     host: Host
     options: AptOptions
+    apt: AptSet
+    paths: AptPaths
     survey: AptSurvey
     unavailable: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def apt(self) -> AptSet:
-        return self.options.apt
-
-    @property
-    def paths(self) -> AptPaths:
-        return self.options.paths
 
     # The repository.
 
     @property
     def uri(self) -> str:
-        return mirrored(self.apt.url, self.options.mirror)
+        return mirrored(self.apt.url, self.options.apt_mirror)
 
     @property
     def is_flat(self) -> bool:
@@ -114,7 +108,7 @@ class AptRepository:
 
     @property
     def key_url(self) -> str:
-        return self.release if self.options.mirror else self.apt.key_url
+        return self.release if self.options.apt_mirror else self.apt.key_url
 
     # Existing sources of the same repository: Docker's, cuda-keyring's, kubernetes.list of a guide. Two with different
     # keys stop apt, so a suitable existing one is used. The pins are still written.
@@ -150,7 +144,7 @@ class AptRepository:
     @property
     def files(self) -> tuple[WantedFile, ...]:
         """A file without content is not wanted."""
-        mode = "0600" if "@" in self.options.proxy else "0644"  # a password in the proxy's address
+        mode = "0600" if "@" in self.options.apt_proxy else "0644"  # a password in the proxy's address
         return (
             WantedFile(self.paths.source, self.source),
             WantedFile(self.paths.pin, self.pin),
@@ -161,8 +155,8 @@ class AptRepository:
     def source(self) -> str:
         if not self.apt.url or self.is_reused:
             return ""
-        mirror_key = self.options.mirror_key.encode()
-        key = sha1(mirror_key).hexdigest() if self.options.mirror else self.apt.fingerprint
+        mirror_key = self.options.apt_mirror_key.encode()
+        key = sha1(mirror_key).hexdigest() if self.options.apt_mirror else self.apt.fingerprint
         lines = [
             f"# Written by kubegpu.autoscale. Key: {key}",
             "Types: deb",
@@ -193,9 +187,9 @@ class AptRepository:
         return (hostname(self.uri), *self.apt.hosts) if self.apt.url else ()
 
     def _proxies(self) -> Iterator[str]:
-        for host in self.hosts if self.options.proxy else ():
+        for host in self.hosts if self.options.apt_proxy else ():
             for scheme in ("http", "https"):
-                yield f'Acquire::{scheme}::Proxy::{host} "{self.options.proxy}";'
+                yield f'Acquire::{scheme}::Proxy::{host} "{self.options.apt_proxy}";'
 
     def _blacklist(self) -> Iterator[str]:
         if self.apt.unattended:

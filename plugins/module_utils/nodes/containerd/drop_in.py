@@ -133,13 +133,13 @@ class MainFile:
 
 
 @dataclass(frozen=True)
-class DropInOptions:
+class Wanted:
     """One drop-in. settings: for configuration version 2, and for 3. config: merged over them."""
 
-    state: str
     name: str
-    settings: Mapping[str, Mapping[str, Any]]
-    config: Mapping[str, Any]
+    state: str = "present"
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class DropIn:
     """The decisions, as properties; nodes/containerd/drop_in_checks.py checks them."""
 
     host: Host
-    options: DropInOptions
+    options: Wanted
     paths: Paths
     survey: DropInSurvey
     unavailable: Mapping[str, str] = field(default_factory=dict)

@@ -11,35 +11,20 @@ from ..findings import errors
 from ..survey.files import Found, slurped
 from ..survey.host import Host
 from ..survey.program_output import Answer
-from .drop_in import DropIn, DropInOptions, DropInSurvey
+from .drop_in import DropIn, DropInSurvey, Wanted
 from .drop_in_checks import BEFORE
-from .plan import PATHS, paths_of
-
-OPTIONS: dict[str, Any] = {
-    "state": {"type": "str", "required": True, "choices": ["present", "absent"]},
-    "name": {"type": "str", "required": True},
-    "settings": {"type": "dict", "default": {}},
-    "config": {"type": "dict", "default": {}},
-}
-_RESULT = {"type": "dict", "default": {}}
-SURVEY: dict[str, Any] = {"found": _RESULT, "main": _RESULT, "latest": _RESULT, "later": _RESULT}
-DROP_IN: dict[str, Any] = {
-    "options": {"type": "dict", "required": True, "options": OPTIONS},
-    "paths": {"type": "dict", "required": True, "options": PATHS},
-    "survey": {"type": "dict", "required": True, "options": SURVEY},
-}
+from .plan import paths_of
 
 
-def drop_in_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` are as DROP_IN has them."""
-    read = params["survey"]
-    survey = DropInSurvey(
-        found=Found.of(read["found"]),
-        main=slurped(read["main"]),
-        latest=Answer.of(read["latest"]),
-        later=tuple(Found.of(read["later"]).entries),
+def drop_in_plan(survey: Mapping[str, Any]) -> dict[str, Any]:
+    """survey: the host, `drop_in` in the format of Wanted, `paths` of files, and results of the tasks that have run."""
+    read = DropInSurvey(
+        found=Found.of(survey.get("found")),
+        main=slurped(survey.get("main")),
+        latest=Answer.of(survey.get("latest")),
+        later=tuple(Found.of(survey.get("later")).entries),
     )
-    drop_in = DropIn(host, DropInOptions(**params["options"]), paths_of(params["paths"]), survey)
+    drop_in = DropIn(Host.of(survey["host"]), Wanted(**survey["drop_in"]), paths_of(survey["paths"]), read)
     refused = errors(BEFORE, drop_in) if drop_in.is_wanted else []
     writes = not refused and drop_in.writes
     return {

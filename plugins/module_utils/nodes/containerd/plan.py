@@ -17,58 +17,11 @@ from .checks import AFTER, BEFORE
 from .decisions import Containerd, ContainerdOptions, ContainerdSurvey
 from .drop_in import Paths
 
-_NAMES = {"type": "list", "elements": "str", "required": True}
-_TEXT = {"type": "str", "required": True}
-OPTIONS: dict[str, Any] = {
-    "state": {"type": "str", "required": True, "choices": ["present", "absent"]},
-    "version": {"type": "str", "default": ""},
-    "versions": {"type": "dict", "required": True},
-    "systemd_cgroup": {"type": "bool", "required": True},
-    "sandbox_image": _TEXT,
-    "mirrored_registries": _NAMES,
-    "image_mirror": {"type": "str", "default": ""},
-    "proxy": {"type": "str", "default": ""},
-    "no_proxy": {"type": "list", "elements": "str", "default": []},
-    "upgrade_ok": {"type": "bool", "default": False},
-}
-PATHS: dict[str, Any] = {
-    "config": _TEXT,
-    "drop_ins": _TEXT,
-    "registries": _TEXT,
-    "proxy": _TEXT,
-    "socket": _TEXT,
-    "pod_network": _TEXT,
-    "programs": _NAMES,
-    "data": _NAMES,
-}
-_RESULT = {"type": "dict", "default": {}}
-SURVEY: dict[str, Any] = {
-    "runtimes": {"type": "list", "elements": "str", "default": []},
-    "packages": _RESULT,
-    "found": _RESULT,
-    "main": _RESULT,
-    "plugins": _RESULT,
-    "purge": _RESULT,
-    "tasks": _RESULT,
-    "pin": _RESULT,
-    "before": _RESULT,
-    "programs": _RESULT,
-    "check_mode": {"type": "bool", "default": False},
-}
-CONTAINERD: dict[str, Any] = {
-    "options": {"type": "dict", "required": True, "options": OPTIONS},
-    "paths": {"type": "dict", "required": True, "options": PATHS},
-    "survey": {"type": "dict", "required": True, "options": SURVEY},
-}
 
-
-def containerd_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` are as CONTAINERD has them."""
-    given = params["options"]
-    names = {name: tuple(given[name]) for name in ("mirrored_registries", "no_proxy")}
-    containerd = Containerd(
-        host, ContainerdOptions(**{**given, **names}), paths_of(params["paths"]), _survey(params["survey"])
-    )
+def containerd_plan(options: ContainerdOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
+    """survey: the host, `paths` of files, and results of the tasks that have run."""
+    host = Host.of(survey["host"])
+    containerd = Containerd(host, options, paths_of(survey["paths"]), _survey(survey))
     apt = containerd.apt.describe()
     return {
         "refused": errors(BEFORE, containerd),
@@ -113,17 +66,17 @@ def _steps(containerd: Containerd) -> dict[str, bool]:
     }
 
 
-def _survey(read: Mapping[str, Any]) -> ContainerdSurvey:
+def _survey(survey: Mapping[str, Any]) -> ContainerdSurvey:
     return ContainerdSurvey(
-        runtimes=tuple(read["runtimes"]),
-        packages=Answer.of(read["packages"]),
-        found=Found.of(read["found"]),
-        main=slurped(read["main"]),
-        plugins=Answer.of(read["plugins"]),
-        purge=Answer.of(read["purge"]),
-        tasks=Found.of(read["tasks"]),
-        is_ours=read["pin"].get("exists", False),
-        before=installed_before(read["before"]),
-        programs=Found.of(read["programs"]),
-        pretends=read["check_mode"],
+        runtimes=tuple(survey.get("runtimes", ())),
+        packages=Answer.of(survey.get("packages")),
+        found=Found.of(survey.get("found")),
+        main=slurped(survey.get("main")),
+        plugins=Answer.of(survey.get("plugins")),
+        purge=Answer.of(survey.get("purge")),
+        tasks=Found.of(survey.get("tasks")),
+        is_ours=survey.get("pin", {}).get("exists", False),
+        before=installed_before(survey.get("before")),
+        programs=Found.of(survey.get("programs")),
+        pretends=survey.get("check_mode", False),
     )

@@ -22,7 +22,7 @@ from ..membership.liveness import Known, Life
 from ..survey.host import Host
 from . import paths as files
 from .kubeadm import APPLIED_AT_ONCE, FIXED, HPA_PROGRAMS, PHASES, Kubeadm, scales_to_zero
-from .options import Controller, KubernetesOptions
+from .options import AnsibleController, KubernetesOptions
 from .pod_network import in_the_way
 
 OLDEST = "1.34"
@@ -97,7 +97,7 @@ class Kubernetes:
 
     host: Host
     options: KubernetesOptions
-    controller: Controller
+    controller: AnsibleController
     membership: Membership
     survey: KubernetesSurvey
     unavailable: Mapping[str, str] = field(default_factory=dict)

@@ -62,7 +62,7 @@ class KubernetesOptions:
 
 
 @dataclass(frozen=True)
-class Controller:
+class AnsibleController:
     """What the run has on the controller.
 
     kubeconfig_option: kubegpu_kubeconfig as the user wrote it.

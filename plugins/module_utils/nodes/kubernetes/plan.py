@@ -21,111 +21,15 @@ from . import pod_network
 from .checks import ALWAYS, BEFORE, CHANGES, DAY2, DOCTOR, GONE, LEAVING, UPGRADE
 from .decisions import ApiAnswer, Kubernetes, KubernetesSurvey, Upgrade
 from .kube_vip import ADMIN_CONF, SUPER_ADMIN_CONF, static_pod
-from .options import Controller, KubernetesOptions
+from .options import AnsibleController, KubernetesOptions
 from .upkeep import Upkeep, UpkeepOptions
 
-_NAMES: dict[str, Any] = {"type": "list", "elements": "str"}
-_ROWS: dict[str, Any] = {"type": "list", "elements": "dict", "default": []}
-_RESULT: dict[str, Any] = {"type": "dict", "default": {}}
-_TEXT: dict[str, Any] = {"type": "str", "default": ""}
-NETWORKS = ["bridge", "flannel", "calico", "cilium", "manifest", "none"]
-OPTIONS: dict[str, Any] = {
-    "state": {"type": "str", "required": True, "choices": ["present", "absent"]},
-    "version": {"type": "str", "required": True},
-    "versions": {"type": "dict", "required": True},
-    "ignore_preflight_errors": _NAMES | {"default": []},
-    "swap": {"type": "str", "required": True, "choices": ["disable", "refuse", "allow"]},
-    "control_plane_endpoint": _TEXT,
-    "api_address": _TEXT,
-    "kube_vip_address": _TEXT,
-    "kube_vip_interface": _TEXT,
-    "lost_nodes": _NAMES | {"default": []},
-    "node_ip": _TEXT,
-    "pod_subnet": {"type": "str", "required": True},
-    "service_subnet": {"type": "str", "required": True},
-    "cni": {"type": "str", "required": True, "choices": NETWORKS},
-    "cni_values": _RESULT,
-    "cni_manifest": _TEXT,
-    "cni_manifest_checksum": _TEXT,
-    "schedule_on_control_plane": {"type": "bool", "required": True},
-    "hpa_sync_period": {"type": "int", "required": True},
-    "hpa_concurrent_syncs": {"type": "int", "required": True},
-    "controller_manager_args": _RESULT,
-    "control_plane_metrics": {"type": "bool", "required": True},
-    "cluster_config": _RESULT,
-    "kubelet_config": _RESULT,
-    "kubeproxy_config": _RESULT,
-    "patches": _RESULT,
-}
-CONTROLLER: dict[str, Any] = {
-    "kubeconfig_option": {"type": "str", "required": True},
-    "kubeconfig_file": {"type": "str", "required": True},
-    "kubeconfig_real": {"type": "str", "required": True},
-    "kubeconfig_exists": {"type": "bool", "required": True},
-    "playbook_folder": {"type": "str", "required": True},
-    "systemd_cgroup": {"type": "bool", "default": True},
-    "requests": {"type": "int", "required": True},
-}
-SERVER: dict[str, Any] = {
-    "host": {"type": "str", "required": True},
-    "node": {"type": "str", "required": True},
-    "state": {"type": "str", "required": True},
-    "is_complete": {"type": "bool", "required": True},
-    "addresses": _NAMES | {"default": []},
-}
-RUN: dict[str, Any] = {
-    "control_planes": _NAMES | {"required": True},
-    "hosts": _NAMES | {"required": True},
-    "all_hosts": _NAMES | {"required": True},
-    "nodes": _NAMES | {"default": []},
-    "servers": {"type": "list", "elements": "dict", "required": True, "options": SERVER},
-    "reached": _ROWS,
-    "elsewhere": _ROWS,
-}
-SURVEY: dict[str, Any] = {
-    "node": {"type": "str", "required": True},
-    "default_route": _RESULT,
-    "files": _ROWS,
-    "swaps": _NAMES | {"default": []},
-    "packages": _RESULT,
-    "applied": _RESULT,
-    "api": _RESULT,
-    "iptables": _RESULT,
-    "nodes": _RESULT,
-    "etcd": _RESULT,
-    "etcd_health": _ROWS,
-    "kubelets": _ROWS,
-    "hpas": _RESULT,
-    "metrics_addresses": _RESULT,
-    "kubeadm_config": _RESULT,
-    "node_before": _RESULT,
-    "before": _RESULT,
-    "status": _RESULT,
-}
-UPKEEP: dict[str, Any] = {
-    "backup": {"type": "bool", "default": True},
-    "backup_schedule": {"type": "str", "default": UpkeepOptions.backup_schedule},
-    "backup_folder": {"type": "str", "default": UpkeepOptions.backup_folder},
-    "backup_copy": _TEXT,
-    "backup_keep": {"type": "int", "default": UpkeepOptions.backup_keep},
-    "renew_certificates": {"type": "bool", "default": True},
-    "renew_days": {"type": "int", "default": UpkeepOptions.renew_days},
-    "metrics_folder": {"type": "str", "default": UpkeepOptions.metrics_folder},
-}
-KUBERNETES: dict[str, Any] = {
-    "upkeep": {"type": "dict", "options": UPKEEP, "apply_defaults": True},
-    "options": {"type": "dict", "required": True, "options": OPTIONS},
-    "controller": {"type": "dict", "required": True, "options": CONTROLLER},
-    "run": {"type": "dict", "required": True, "options": RUN},
-    "survey": {"type": "dict", "required": True, "options": SURVEY},
-}
 
-
-def kubernetes_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` are as KUBERNETES has them."""
-    options = KubernetesOptions(**_tuples(params["options"]) | {"lost_nodes": _names(params["options"]["lost_nodes"])})
-    membership = _membership(params["run"], options.lost_nodes)
-    node = Kubernetes(host, options, Controller(**params["controller"]), membership, _survey(params["survey"]))
+def kubernetes_plan(options: KubernetesOptions, upkeep: UpkeepOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
+    """survey: the host, its `controller`, the `run` with its servers, and results of the tasks that have run."""
+    host = Host.of(survey["host"])
+    membership = _membership(survey["run"], _names(options.lost_nodes))
+    node = Kubernetes(host, options, AnsibleController(**survey["controller"]), membership, _survey(survey))
     checks = ALWAYS + (BEFORE if node.is_wanted else ())
     return {
         "refused": errors(checks, node),
@@ -149,7 +53,7 @@ def kubernetes_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         "kube_vip": _kube_vip(node),
         "network": _network(node),
         "metrics": _metrics(node),
-        "upkeep": _upkeep(node, UpkeepOptions(**params["upkeep"])),
+        "upkeep": _upkeep(node, upkeep),
         "gone": _gone(node),
         "leaving": {"refused": errors(LEAVING, node)},
         "upgrade": _upgrade(node),
@@ -362,52 +266,48 @@ def _upgrade(node: Kubernetes) -> dict[str, Any]:
     }
 
 
-def _tuples(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-
-
 def _names(given: Iterable[str]) -> tuple[str, ...]:
     """No empty one, which an option without a value gives: a member of etcd that has never started has no name."""
     return tuple(name.strip() for names in given for name in names.split(",") if name.strip())
 
 
 def _membership(run: Mapping[str, Any], lost: tuple[str, ...]) -> Membership:
-    servers = (ControlPlane(**_tuples(server)) for server in run["servers"])
+    servers = (ControlPlane(**{**server, "addresses": tuple(server.get("addresses", ()))}) for server in run["servers"])
     return Membership(
         control_planes=tuple(run["control_planes"]),
         hosts=tuple(run["hosts"]),
         all_hosts=tuple(run["all_hosts"]),
-        nodes=dict(zip(run["nodes"], run["hosts"], strict=False)),
+        nodes=dict(zip(run.get("nodes", ()), run["hosts"], strict=False)),
         servers={server.host: server for server in servers},
-        elsewhere={row["item"]: bool((row.get("stat") or {}).get("exists")) for row in run["elsewhere"]},
-        silent=tuple(row["item"] for row in run["reached"] if "msg" in row),
+        elsewhere={row["item"]: bool((row.get("stat") or {}).get("exists")) for row in run.get("elsewhere", ())},
+        silent=tuple(row["item"] for row in run.get("reached", ()) if "msg" in row),
         lost=lost,
     )
 
 
-def _survey(read: Mapping[str, Any]) -> KubernetesSurvey:
-    route = read["default_route"]
+def _survey(survey: Mapping[str, Any]) -> KubernetesSurvey:
+    route = survey.get("default_route", {})
     return KubernetesSurvey(
-        node=read["node"],
+        node=survey["node"],
         address=str(route.get("address") or ""),
         mtu=int(route.get("mtu") or 1500),
-        checksums={str(file["path"]): str(file.get("checksum") or "") for file in read["files"]},
-        swaps=tuple(read["swaps"]),
-        installed=_installed(lines_of(Answer.of(read["packages"]))),
-        applied=_applied(read["applied"]),
-        api=_api_answer(read["api"]),
-        iptables_missing=(read["iptables"].get("stat") or {}).get("exists") is False,
-        nodes=_listed(read["nodes"]),
-        kubelets=tuple(row["item"] for row in read["kubelets"] if row.get("status", -1) > 0),
-        members=members_of(read["etcd"].get("json") or {}, read["etcd_health"]),
-        hpas=_listed(read["hpas"]),
-        metrics_addresses=tuple(" ".join(lines_of(Answer.of(read["metrics_addresses"]))).split()),
-        status=json.loads(slurped(read["status"]) or "{}"),
+        checksums={str(file["path"]): str(file.get("checksum") or "") for file in survey.get("files", ())},
+        swaps=tuple(survey.get("swaps", ())),
+        installed=_installed(lines_of(Answer.of(survey.get("packages")))),
+        applied=_applied(survey.get("applied", {})),
+        api=_api_answer(survey.get("api", {})),
+        iptables_missing=(survey.get("iptables", {}).get("stat") or {}).get("exists") is False,
+        nodes=_listed(survey.get("nodes", {})),
+        kubelets=tuple(row["item"] for row in survey.get("kubelets", ()) if row.get("status", -1) > 0),
+        members=members_of(survey.get("etcd", {}).get("json") or {}, survey.get("etcd_health", ())),
+        hpas=_listed(survey.get("hpas", {})),
+        metrics_addresses=tuple(" ".join(lines_of(Answer.of(survey.get("metrics_addresses")))).split()),
+        status=json.loads(slurped(survey.get("status")) or "{}"),
         upgrade=Upgrade(
-            cluster_release=_cluster_release(read["kubeadm_config"]),
-            kubelet_release=_kubelet_release(_first(read["node_before"])),
-            is_cordoned=bool((_first(read["node_before"]).get("spec") or {}).get("unschedulable")),
-            before=json.loads(slurped(read["before"]) or "{}"),
+            cluster_release=_cluster_release(survey.get("kubeadm_config", {})),
+            kubelet_release=_kubelet_release(_first(survey.get("node_before", {}))),
+            is_cordoned=bool((_first(survey.get("node_before", {})).get("spec") or {}).get("unschedulable")),
+            before=json.loads(slurped(survey.get("before")) or "{}"),
         ),
     )
 

@@ -27,14 +27,14 @@ class UpkeepOptions:
     metrics_folder: of node-exporter's textfile collector; empty for no metrics.
     """
 
-    backup: bool = True
-    backup_schedule: str = "*-*-* 02:00:00"
-    backup_folder: str = "/var/lib/kubegpu/backups"
-    backup_copy: str = ""
-    backup_keep: int = 7
-    renew_certificates: bool = True
-    renew_days: int = 60
-    metrics_folder: str = "/var/lib/node_exporter/textfile_collector"
+    backup: bool
+    backup_schedule: str
+    backup_folder: str
+    backup_copy: str
+    backup_keep: int
+    renew_certificates: bool
+    renew_days: int
+    metrics_folder: str
 
 
 @dataclass(frozen=True)

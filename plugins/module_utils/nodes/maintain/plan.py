@@ -12,16 +12,6 @@ from ..survey.gpu_facts import GpuFacts
 from ..survey.host import Host
 from ..survey.program_output import Answer, lines_of
 
-_RESULT: dict[str, Any] = {"type": "dict", "default": {}}
-MAINTAIN: dict[str, Any] = {
-    "gpu_facts": _RESULT,
-    "packages": _RESULT,
-    "upgrades": _RESULT,
-    "reboot_required": _RESULT,
-    "runtime": {"type": "bool", "default": False},
-    "in_cluster": {"type": "bool", "required": True},
-    "marked": {"type": "bool", "default": False},
-}
 # Packages that follow the kernel: images, headers, what belongs to them, and their flavours' own.
 _KERNEL = re.compile(
     r"linux-(?:image|headers|modules|generic|virtual|lowlatency|aws|azure|gcp|oracle|kvm|nvidia)(?:-.*)?"
@@ -107,19 +97,18 @@ class Maintenance:
         ]
 
 
-def maintain_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` are as MAINTAIN has them."""
+def maintain_plan(survey: Mapping[str, Any]) -> dict[str, Any]:
+    """survey: the host, the fact gpu_facts, and results of the tasks that have run."""
+    rows = [row.split() for row in lines_of(Answer.of(survey.get("packages")))]
     node = Maintenance(
-        host=host,
-        facts=GpuFacts.of(params["gpu_facts"]),
-        packages=[
-            row.split()[0] for row in lines_of(Answer.of(params["packages"])) if row.split()[1:] == ["installed"]
-        ],
-        upgrades=Answer.of(params["upgrades"]),
-        reboots=bool((params["reboot_required"].get("stat") or {}).get("exists")),
-        runtime=params["runtime"],
-        in_cluster=params["in_cluster"],
-        marked=params["marked"],
+        host=Host.of(survey["host"]),
+        facts=GpuFacts.of(survey.get("gpu_facts", {})),
+        packages=[name for name, *state in rows if state == ["installed"]],
+        upgrades=Answer.of(survey.get("upgrades")),
+        reboots=bool((survey.get("reboot_required", {}).get("stat") or {}).get("exists")),
+        runtime=survey.get("runtime", False),
+        in_cluster=survey["in_cluster"],
+        marked=survey.get("marked", False),
     )
     return {
         "refused": [*node.refused],

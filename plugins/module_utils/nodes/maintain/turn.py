@@ -8,19 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...kube.labels import CORDONED
+from ...kube.objects import is_ready
 from ..membership.etcd_members import Member, members_of
-from ..membership.liveness import Known, is_ready
+from ..membership.liveness import Known
 from ..survey.host import Host
-
-TURN: dict[str, Any] = {
-    "node": {"type": "str", "required": True},
-    "addresses": {"type": "list", "elements": "str", "default": []},
-    "batch": {"type": "list", "elements": "str", "required": True},
-    "nodes": {"type": "list", "elements": "dict", "default": []},
-    "apis": {"type": "list", "elements": "dict", "default": []},
-    "etcd": {"type": "dict", "default": {}},
-    "etcd_health": {"type": "list", "elements": "dict", "default": []},
-}
 
 
 @dataclass(frozen=True)
@@ -100,15 +91,15 @@ class Turn:
         )
 
 
-def turn_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` are as TURN has them."""
+def turn_plan(survey: Mapping[str, Any]) -> dict[str, Any]:
+    """survey: the host, its `node` and `addresses`, the `batch` of the play, and results of the tasks that have run."""
     turn = Turn(
-        host=host.name,
-        node=params["node"],
-        own=params["addresses"],
-        batch=params["batch"],
-        nodes=params["nodes"],
-        apis={str(row["item"]["metadata"]["name"]) for row in params["apis"] if row.get("status") == 200},
-        members=members_of(params["etcd"].get("json") or {}, params["etcd_health"]),
+        host=Host.of(survey["host"]).name,
+        node=survey["node"],
+        own=survey.get("addresses", ()),
+        batch=survey["batch"],
+        nodes=survey.get("nodes", ()),
+        apis={str(row["item"]["metadata"]["name"]) for row in survey.get("apis", ()) if row.get("status") == 200},
+        members=members_of(survey.get("etcd", {}).get("json") or {}, survey.get("etcd_health", ())),
     )
     return {"refused": [*turn.refused]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..findings import errors
@@ -13,37 +13,33 @@ from ..survey.host import Host
 from .checks import AFTER
 from .decisions import PORT, Peer, Reach, peers
 
-_RESULT: dict[str, Any] = {"type": "dict", "default": {}}
-REACH: dict[str, Any] = {
-    "cni": {"type": "str", "required": True},
-    "wait_timeout": {"type": "int", "required": True},
-    "created": _RESULT,
-    "pods": _RESULT,
-    "dns": _RESULT,
-    "peers": {"type": "list", "elements": "dict"},
-    "pod": {"type": "str", "default": ""},
-    "asked": _RESULT,
-    "failure": _RESULT,
-}
+
+@dataclass(frozen=True)
+class ReachOptions:
+    cni: str
+    wait_timeout: int
 
 
-def reach_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` are as REACH has them. An interrupted run may have left pods, so only those of this run count."""
-    known = None if params["peers"] is None else [Peer(**peer) for peer in params["peers"]]
+def reach_plan(options: ReachOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
+    """survey: the host, and results of the tasks that have run.
+
+    An interrupted run may have left pods, so only those of this run count.
+    """
+    known = survey.get("peers")
     reach = Reach(
-        host,
-        cni=params["cni"],
-        wait_timeout=params["wait_timeout"],
-        peers=known,
-        has_pod=bool(params["pod"]),
-        missed=(params["asked"].get("result") or {}).get("missed") or {},
-        failure=_words(params["failure"]),
+        Host.of(survey["host"]),
+        cni=options.cni,
+        wait_timeout=options.wait_timeout,
+        peers=None if known is None else [Peer(**peer) for peer in known],
+        has_pod=bool(survey.get("pod")),
+        missed=(survey.get("asked", {}).get("result") or {}).get("missed") or {},
+        failure=_words(survey.get("failure", {})),
     )
-    owner = _object(params["created"]).get("metadata", {}).get("uid")
-    pods = [pod for pod in _items(params["pods"]) if owner in _owners(pod)]
+    owner = _object(survey.get("created", {})).get("metadata", {}).get("uid")
+    pods = [pod for pod in _items(survey.get("pods", {})) if owner in _owners(pod)]
     return {
         "port": PORT,
-        "peers": [asdict(peer) for peer in peers(pods, _items(params["dns"]))],
+        "peers": [asdict(peer) for peer in peers(pods, _items(survey.get("dns", {})))],
         "broken": errors(AFTER, reach),
     }
 

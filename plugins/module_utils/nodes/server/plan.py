@@ -14,42 +14,37 @@ from .checks import SERVER as SERVER_CHECKS
 from .checks import SERVERS as SERVERS_CHECKS
 from .decisions import Address, Servers, ServerSurvey
 
-_NAMES = {"type": "list", "elements": "str", "default": []}
-SERVER: dict[str, Any] = {
-    "user": {"type": "str", "required": True},
-    "uid": {"type": "int", "required": True},
-    "wanted_gib": {"type": "dict", "default": {}},
-    "free_gib": {"type": "dict", "default": {}},
-    "clock_ahead": {"type": "float", "default": 0.0},
-    "unreached": {"type": "dict", "default": {}},
-}
-SERVERS: dict[str, Any] = {
-    "wanted": _NAMES,
-    "remaining": _NAMES,
-    "needed": _NAMES,
-    "fail_fast": {"type": "bool", "default": True},
-    "hostnames": {"type": "dict", "default": {}},
-    "addresses": {"type": "dict", "default": {}},
-    "control_planes": _NAMES,
-    "has_own_etcd": {"type": "bool", "default": True},
-    "network": {"type": "str", "default": ""},
-}
 
-
-def server_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` are as SERVER has them."""
-    server = ServerSurvey(host, **params)
+def server_plan(survey: Mapping[str, Any]) -> dict[str, Any]:
+    """survey: the host, and fields of ServerSurvey."""
+    host = Host.of(survey["host"])
+    server = ServerSurvey(
+        host,
+        user=survey["user"],
+        uid=survey["uid"],
+        wanted_gib=survey.get("wanted_gib", {}),
+        free_gib=survey.get("free_gib", {}),
+        clock_ahead=survey.get("clock_ahead", 0),
+        unreached=survey.get("unreached", {}),
+    )
     found = {"hop": str(Hop.SERVER), "findings": findings(host, SERVER_CHECKS, server)}
     return _refusal(SERVER_CHECKS, server) | found | {"steps": {"examine": server.is_supported and server.uid == 0}}
 
 
-def servers_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` are as SERVERS has them."""
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in params.items()
-    }
-    values["addresses"] = {name: Address(**address) for name, address in values["addresses"].items()}
-    servers = Servers(host, **values)
+def servers_plan(survey: Mapping[str, Any]) -> dict[str, Any]:
+    """survey: the host, and fields of Servers."""
+    servers = Servers(
+        Host.of(survey["host"]),
+        wanted=tuple(survey.get("wanted", ())),
+        remaining=tuple(survey.get("remaining", ())),
+        needed=tuple(survey.get("needed", ())),
+        fail_fast=survey.get("fail_fast", True),
+        hostnames=survey.get("hostnames", {}),
+        addresses={name: Address(**address) for name, address in survey.get("addresses", {}).items()},
+        control_planes=tuple(survey.get("control_planes", ())),
+        has_own_etcd=survey.get("has_own_etcd", True),
+        network=survey.get("network", ""),
+    )
     return _refusal(SERVERS_CHECKS, servers) | {"reached": servers.reached}
 
 

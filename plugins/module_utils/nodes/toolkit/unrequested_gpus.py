@@ -12,40 +12,23 @@ from ...errors import enumeration
 from ..survey.files import slurped
 from ..survey.host import Host
 
-CHOICES = ("auto", "deny", "allow")
 KEY = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 DENIED, DEFAULT = f"{KEY} = false", f"#{KEY} = true"
 _LINE = rf"^\s*#?\s*{KEY}\s*="
 _SET = re.compile(rf"^\s*{KEY}\s*=\s*(true|false)\b", re.MULTILINE)
-_RESULT = {"type": "dict", "default": {}}
-UNREQUESTED: dict[str, Any] = {
-    "options": {
-        "type": "dict",
-        "required": True,
-        "options": {
-            "state": {"type": "str", "required": True, "choices": ["present", "absent"]},
-            "wanted": {"type": "str", "required": True, "choices": [*CHOICES]},
-            "may_deny": {"type": "bool", "required": True},
-        },
-    },
-    "survey": {
-        "type": "dict",
-        "required": True,
-        "options": {
-            "file": _RESULT,
-            "mark": _RESULT,
-            "record": _RESULT,
-            "dependent": {"type": "list", "elements": "str"},
-            "unsettled": {"type": "list", "elements": "str", "default": []},
-        },
-    },
-}
+
+
+@dataclass(frozen=True)
+class UnrequestedOptions:
+    """unrequested_gpus: `auto` denies on nodes of clusters that this collection created."""
+
+    state: str
+    unrequested_gpus: str
 
 
 @dataclass(frozen=True)
 class Unrequested:
-    """wanted:    `auto` denies on nodes of clusters that this collection created.
-    may_deny:   whether the cluster's device plugin is already installed by this run.
+    """may_deny:   whether the cluster's device plugin is already installed by this run.
     text:       configuration of the toolkit; empty without a toolkit.
     is_ours:    whether this collection has changed it.
     is_created: whether the role kubernetes created the node.
@@ -53,8 +36,7 @@ class Unrequested:
     unsettled:  DaemonSets that may have pods from before their last change, which may need it.
     """
 
-    state: str
-    wanted: str
+    options: UnrequestedOptions
     may_deny: bool
     text: str
     is_ours: bool
@@ -63,13 +45,17 @@ class Unrequested:
     unsettled: tuple[str, ...]
 
     @property
+    def wanted(self) -> str:
+        return self.options.unrequested_gpus
+
+    @property
     def is_denied(self) -> bool:
         return _SET.findall(self.text)[-1:] == ["false"]
 
     @property
     def is_asked(self) -> bool:
         is_wanted = self.wanted == "deny" or (self.wanted == "auto" and self.is_created)
-        return self.state == "present" and self.may_deny and is_wanted and bool(self.text)
+        return self.options.state == "present" and self.may_deny and is_wanted and bool(self.text)
 
     @property
     def denies(self) -> bool:
@@ -81,13 +67,13 @@ class Unrequested:
 
         A roll-out that is not complete, as while a node is away, undoes nothing.
         """
-        is_over = self.state == "absent" or self.wanted == "allow"
+        is_over = self.options.state == "absent" or self.wanted == "allow"
         return self.is_denied and self.is_ours and (is_over or bool(self.dependent))
 
     @property
     def forgets(self) -> bool:
         """Whether the mark is removed: the toolkit has its default again."""
-        return self.is_ours and (self.state == "absent" or self.wanted == "allow" or self.accepts)
+        return self.is_ours and (self.options.state == "absent" or self.wanted == "allow" or self.accepts)
 
     def obstacle(self, host: Host) -> str:
         """Why unrequested GPUs are not denied; empty if they are, or if nothing asks for it."""
@@ -110,19 +96,19 @@ class Unrequested:
         )
 
 
-def unrequested_plan(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """`params` are as UNREQUESTED has them."""
-    read = params["survey"]
-    dependent = read["dependent"]
+def unrequested_plan(options: UnrequestedOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
+    """survey: the host, whether it `may_deny`, and results of the tasks that have run."""
+    dependent = survey.get("dependent")
     plan = Unrequested(
-        **params["options"],
-        text=slurped(read["file"]),
-        is_ours=bool((read["mark"].get("stat") or {}).get("exists")),
-        is_created=bool(read["record"]),
+        options,
+        may_deny=survey["may_deny"],
+        text=slurped(survey["file"]),
+        is_ours=bool((survey["mark"].get("stat") or {}).get("exists")),
+        is_created=bool(survey["record"]),
         dependent=None if dependent is None else tuple(dependent),
-        unsettled=tuple(read["unsettled"]),
+        unsettled=tuple(survey.get("unsettled", ())),
     )
-    obstacle = plan.obstacle(host)
+    obstacle = plan.obstacle(Host.of(survey["host"]))
     return {
         "refused": [obstacle] if plan.wanted == "deny" and obstacle else [],
         "notices": [obstacle] if plan.wanted != "deny" and obstacle else [],

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.apt.checks import OFFER
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.apt.plan import APT_OFFER, apt_offer_plan
-from planned import planned, unseen
+from planned import plan_of, unseen
 
 URI = "https://download.example/linux"
 KEY = {"key_url": f"{URI}/gpg", "fingerprint": "ABC"}
@@ -33,9 +32,11 @@ BRINGS = {
 PLANS = {role: {"refused": [], "packages": {"sources": sets}} for role, sets in BRINGS.items()}
 
 
-def plan(*missing: dict[str, Any], failures: tuple[str, ...] = (), **params: Any) -> dict[str, Any]:
+def plan(
+    *missing: dict[str, Any], failures: tuple[str, ...] = (), plans: dict[str, Any] = PLANS, **options: Any
+) -> dict[str, Any]:
     answer = {"result": {"missing": [*missing], "failures": [*failures]}} if missing else {}
-    return planned(apt_offer_plan, APT_OFFER, {"plans": PLANS, "paths": PATHS, "answer": answer, **params})
+    return plan_of("_common.apt_offer", {"plans": plans, "paths": PATHS, "answer": answer}, **options)
 
 
 def row(package: str, *offered: str, role: str = "containerd", uri: str = URI) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def row(package: str, *offered: str, role: str = "containerd", uri: str = URI) -
 
 
 def test_apt_is_asked_for_all_that_roles_install() -> None:
-    containerd, kubernetes = plan(mirror="http://mirror/apt")["repositories"]
+    containerd, kubernetes = plan(apt_mirror="http://mirror/apt")["repositories"]
 
     assert containerd == {
         "name": "containerd",

@@ -9,13 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.apt.checks import REPOSITORY
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.apt.plan import (
-    APT,
-    APT_OFFER,
-    apt_offer_plan,
-    apt_plan,
-)
-from planned import entry, planned, said, unseen
+from planned import entry, plan_of, said, unseen
 
 URL = "https://download.example/linux/debian"
 SET = {
@@ -36,12 +30,11 @@ PATHS = {
     "config": "/etc/apt/apt.conf.d/60kubegpu-docker.conf",
 }
 INDEX = "/var/lib/apt/lists/download.example_linux_debian_dists_bookworm_InRelease"
-MIRROR = {"mirror": "http://mirror:8080/apt/", "mirror_key": "a key"}
+MIRROR = {"apt_mirror": "http://mirror:8080/apt/", "apt_mirror_key": "a key"}
 
 
 def plan(survey: dict[str, Any] | None = None, apt: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
-    params = {"set": SET | (apt or {}), "paths": PATHS, "survey": survey or {}, **options}
-    return planned(apt_plan, APT, params)
+    return plan_of("_common.apt", {"set": SET | (apt or {}), "paths": PATHS, **(survey or {})}, **options)
 
 
 def contents(**options: Any) -> dict[str, str]:
@@ -116,13 +109,15 @@ def test_the_whole_set_is_pinned() -> None:
 def test_a_proxy_is_for_the_hosts_of_the_repository(proxy: str, mode: str) -> None:
     """apt asks by each host's name, also by those that it is sent to."""
     hosts = {"hosts": ["cdn.example"]}
-    [file] = [file for file in plan(apt=hosts, proxy=proxy)["files"]["differing"] if file["path"] == PATHS["config"]]
+    [file] = [
+        file for file in plan(apt=hosts, apt_proxy=proxy)["files"]["differing"] if file["path"] == PATHS["config"]
+    ]
 
     for host in ("download.example", "cdn.example"):
         for scheme in ("http", "https"):
             assert f'Acquire::{scheme}::Proxy::{host} "{proxy}";\n' in file["content"]
     assert (file["mode"], file["validate"]) == (mode, "apt-config --config-file %s dump")
-    assert contents(apt={"url": ""}, proxy=proxy).keys() == {".pref"}
+    assert contents(apt={"url": ""}, apt_proxy=proxy).keys() == {".pref"}
 
 
 def test_unattended_upgrades_leave_the_set_alone() -> None:
@@ -274,7 +269,7 @@ def complete(installed: str = "containerd.io=2.1-5", files: list[dict[str, Any]]
         "paths": {use: path.replace("docker", "%s") for use, path in PATHS.items()},
         "answer": {"result": answer},
     }
-    return planned(apt_offer_plan, APT_OFFER, params)["complete"]
+    return plan_of("_common.apt_offer", params)["complete"]
 
 
 def test_a_set_of_which_a_server_has_all_is_not_read_again() -> None:

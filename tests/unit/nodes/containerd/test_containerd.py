@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd.checks import AFTER, BEFORE
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd.plan import CONTAINERD, containerd_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
 from planned import CONTAINERD_PATHS as PATHS
-from planned import HOST, entry, found, planned, said, unseen
+from planned import HOST, entry, found, plan_of, said, unseen
 
 from lab.versions import versions
 
@@ -27,14 +26,11 @@ WITH_SETTINGS = 'version = 3\nroot = "/data"\n'
 
 def plan(survey: dict[str, Any] | None = None, host: Host = HOST, **options: Any) -> dict[str, Any]:
     given = {
-        "state": "present",
-        "versions": versions(),
-        "systemd_cgroup": True,
         "sandbox_image": "registry.k8s.io/pause:3.10",
         "mirrored_registries": ["docker.io", "ghcr.io"],
         **options,
     }
-    return planned(containerd_plan, CONTAINERD, {"options": given, "paths": PATHS, "survey": survey or {}}, host)
+    return plan_of("containerd", {"paths": PATHS, **(survey or {})}, host, **given)
 
 
 def removed(survey: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:

@@ -8,12 +8,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd.drop_in_checks import BEFORE
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.containerd.drop_in_plan import (
-    DROP_IN,
-    drop_in_plan,
-)
 from planned import CONTAINERD_PATHS as PATHS
-from planned import entry, planned, said, unseen
+from planned import entry, plan_of, said, unseen
 
 CONFIG, FOLDER = PATHS["config"], PATHS["drop_ins"]
 NAME = f"{FOLDER}/10-kubegpu.toml"
@@ -33,8 +29,8 @@ def plan(
     """For a server with this main configuration and these other files."""
     seen = [*([entry(CONFIG, main)] if main is not None else []), *files]
     read = {"found": {"files": seen}, "main": {"content": b64encode((main or "").encode()).decode()}}
-    given = {"state": "present", "name": "10-kubegpu.toml", "settings": {"2": DEBUG, "3": DEBUG}, **options}
-    return planned(drop_in_plan, DROP_IN, {"options": given, "paths": PATHS, "survey": read | (survey or {})})
+    given = {"name": "10-kubegpu.toml", "settings": {"2": DEBUG, "3": DEBUG}, **options}
+    return plan_of("containerd.drop_in", {"drop_in": given, "paths": PATHS, **read, **(survey or {})})
 
 
 def latest(version: int) -> dict[str, Any]:

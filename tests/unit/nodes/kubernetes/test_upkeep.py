@@ -20,9 +20,11 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver.branch_ends import BRANCH_ENDS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes import paths as files
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes.upkeep import Upkeep, UpkeepOptions
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.role_plan import Plan
 from collection import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
+from planned import typed_options
 from upkeep_servers import PROGRAM, Failed, call, load
 
 ETCD = """
@@ -46,7 +48,8 @@ DAY = 86400
 def upkeep(
     position: int | None = 0, *, has_etcd: bool = True, installed: tuple[str, ...] = (), **options: Any
 ) -> Upkeep:
-    return Upkeep(UpkeepOptions(**options), "cp1", position, has_etcd, installed)
+    [typed] = typed_options(Plan(dict, (UpkeepOptions,)), "kubernetes", **options)
+    return Upkeep(typed, "cp1", position, has_etcd, installed)
 
 
 @pytest.mark.parametrize(

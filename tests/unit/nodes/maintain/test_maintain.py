@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.maintain.plan import MAINTAIN, maintain_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
-from planned import HOST, planned, said
+from planned import HOST, plan_of, said
 
 FACTS: dict[str, Any] = {
     "gpus": [{"pci_address": "0000:01:00.0", "generation": "ada", "mig_capable": False, "bound_driver": "nvidia"}],
@@ -32,7 +31,7 @@ NODE = replace(HOST, clusters=("/etc/kubernetes/kubelet.conf",))
 
 def plan(host: Host = NODE, facts: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     given = {"gpu_facts": FACTS | (facts or {}), "in_cluster": True}
-    return planned(maintain_plan, MAINTAIN, given | more, host)
+    return plan_of("nvidia_driver.maintain", given | more, host)
 
 
 def test_nothing_is_due_on_a_node_that_is_up_to_date() -> None:

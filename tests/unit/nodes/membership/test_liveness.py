@@ -9,12 +9,11 @@ from itertools import product
 from typing import Any, Literal
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.maintain.turn import TURN, turn_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.membership.etcd_members import members_of
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.membership.liveness import Known
 from collection import ROOT
 from kubernetes_nodes import CONTROL_PLANE, Node, cluster_node, etcd, listed
-from planned import planned
+from planned import plan_of
 
 OWN, OTHER = "192.0.2.9", "192.0.2.77"
 Verdict = Literal["refused", "confirmed by name", "goes"]
@@ -123,7 +122,7 @@ def turn(seen: Seen, own: tuple[str, ...] = (OWN,), **other: Any) -> list[str]:
         "etcd_health": survey["etcd_health"],
         **other,
     }
-    refused: list[str] = planned(turn_plan, TURN, params)["refused"]
+    refused: list[str] = plan_of("kubernetes.turn", params)["refused"]
     return refused
 
 

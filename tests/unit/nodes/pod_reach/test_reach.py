@@ -6,18 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.pod_reach.checks import AFTER
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.pod_reach.plan import REACH, reach_plan
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
-
-HOST = Host("gpu1", "Debian 12", "6.1.0-40-amd64", "x86_64")
+from planned import plan_of
 
 
-def plan(**given: Any) -> dict[str, Any]:
-    checked = ArgumentSpecValidator(REACH).validate({"cni": "bridge", "wait_timeout": 300, **given})
-    assert not checked.error_messages
-    return reach_plan(HOST, checked.validated_parameters)
+def plan(cni: str = "bridge", **survey: Any) -> dict[str, Any]:
+    return plan_of("kubernetes.reach", survey, cni=cni)
 
 
 def printed(value: Any) -> dict[str, Any]:

@@ -8,18 +8,12 @@ from typing import Any
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server.checks import SERVER as SERVER_CHECKS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server.checks import SERVERS as SERVERS_CHECKS
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server.plan import (
-    SERVER,
-    SERVERS,
-    server_plan,
-    servers_plan,
-)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
-from planned import HOST, planned, unseen
+from planned import HOST, plan_of, unseen
 
 
 def refused(host: Host = HOST, **params: Any) -> list[str]:
-    return planned(server_plan, SERVER, {"user": "root", "uid": 0, **params}, host)["refused"]  # type: ignore[no-any-return]
+    return plan_of("_common.server", {"user": "root", "uid": 0, **params}, host)["refused"]  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("system", ["Debian 12", "Debian 13", "Ubuntu 22.04", "Ubuntu 24.04", "Ubuntu 26.04"])
@@ -53,7 +47,7 @@ def test_tasks_have_to_run_as_root() -> None:
 def test_the_doctor_gets_the_findings_and_whether_the_roles_can_look(
     host: Host, params: dict[str, Any], found: list[str], examined: bool
 ) -> None:
-    plan = planned(server_plan, SERVER, {"user": "root", "uid": 0, **params}, host)
+    plan = plan_of("_common.server", {"user": "root", "uid": 0, **params}, host)
 
     assert plan["hop"] == "server"
     assert [finding["id"] for finding in plan["findings"]] == found
@@ -83,7 +77,7 @@ def test_enough_room_is_no_reason(wanted: dict[str, Any]) -> None:
 
 
 def of_all(**params: Any) -> list[str]:
-    return planned(servers_plan, SERVERS, params)["refused"]  # type: ignore[no-any-return]
+    return plan_of("_common.servers", params)["refused"]  # type: ignore[no-any-return]
 
 
 PLAY = {"wanted": ["cp1", "cp2", "gpu1"]}
@@ -94,8 +88,8 @@ PLAY = {"wanted": ["cp1", "cp2", "gpu1"]}
     [
         (["cp1", "cp2", "gpu1"], ["cp1"], True, ""),
         (["cp1", "cp2"], [], True, "gpu1"),
-        (["cp1"], [], "true", "cp2, gpu1"),
-        (["cp1", "cp2"], ["cp1", "cp2"], "false", ""),
+        (["cp1"], [], True, "cp2, gpu1"),
+        (["cp1", "cp2"], ["cp1", "cp2"], False, ""),
         (["cp1", "gpu1"], ["cp1", "cp2"], False, "cp2"),
         (["gpu1"], ["cp9"], False, ""),
     ],
@@ -169,7 +163,7 @@ def test_bridge_connects_servers_of_one_subnet(other: dict[str, Any]) -> None:
 
 
 def reached(**params: Any) -> dict[str, list[str]]:
-    return planned(servers_plan, SERVERS, params)["reached"]  # type: ignore[no-any-return]
+    return plan_of("_common.servers", params)["reached"]  # type: ignore[no-any-return]
 
 
 THREE = {"cp1": at("10.0.0.1"), "cp2": at("2001:db8::2"), "gpu1": at("10.0.0.9")}

@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.detection import Objects, find_components
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.toolkit.unrequested_gpus import (
-    CHOICES,
     DEFAULT,
     DENIED,
     KEY,
-    unrequested_plan,
 )
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.role_plan import specification
+from planned import plan_of
 
-HOST = Host("gpu1", "Debian 12", "6.1.0-40-amd64", "x86_64")
+CHOICES = specification("_common")["kubegpu_unrequested_gpus"]["choices"]
 PACKAGED = (
     f"#accept-nvidia-visible-devices-as-volume-mounts = false\n{DEFAULT}\ndisable-require = false\n\n[nvidia-ctk]\n"
 )
@@ -40,14 +39,14 @@ def plan(
     unsettled: list[str] | None = None,
 ) -> dict[str, Any]:
     survey = {
+        "may_deny": may_deny,
         "file": {"content": b64encode(text.encode()).decode()},
         "mark": {"stat": {"exists": is_ours}},
         "record": {"name": "prod"} if is_created else {},
         "dependent": dependent,
         "unsettled": unsettled or [],
     }
-    options = {"state": state, "wanted": wanted, "may_deny": may_deny}
-    return unrequested_plan(HOST, {"options": options, "survey": survey})
+    return plan_of("nvidia_container_toolkit.unrequested", survey, state=state, unrequested_gpus=wanted)
 
 
 def applied(text: str, found: dict[str, Any]) -> str:
