@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.action.plan import PLANS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.role_plan import variables_of
 from collection import ROOT
 from jinja2 import Environment, nodes
 from role_values import ROLES, RoleValues
@@ -82,8 +84,13 @@ def filters(way: list[nodes.Node]) -> list[str]:
     return names
 
 
-# Their options get their types from node_plan: see tests/unit/nodes/test_arguments.py.
-PLANS = {*ROLES.glob("*/tasks/*plan.yml")}
+# They get their types from the action plan: see tests/unit/test_plans.py.
+PLANNED = {
+    variable
+    for name, plan in PLANS.items()
+    for kind in plan.options
+    for variable in variables_of(kind, name.partition(".")[0]).values()
+}
 # Their options get their types from the lookup plugin role_options: see tests/unit/test_role_options.py.
 TYPED = [
     role
@@ -97,8 +104,8 @@ ADOPT = [name for name in options("bool") if name.endswith("_adopt")]
 @pytest.mark.parametrize("name", [name for name in options("bool") if name not in ADOPT])
 def test_a_switch_is_read_as_one(name: str) -> None:
     places = list(reads(name))
-    assert places or any(name.startswith(f"{role}_") for role in TYPED)
-    assert [str(path.relative_to(ROOT)) for path, way in places if not ("bool" in filters(way) or path in PLANS)] == []
+    assert places or name in PLANNED or any(name.startswith(f"{role}_") for role in TYPED)
+    assert [str(path.relative_to(ROOT)) for path, way in places if "bool" not in filters(way)] == []
 
 
 @pytest.mark.parametrize("name", options("int"))
@@ -111,7 +118,7 @@ def test_a_number_is_counted_with_as_one(name: str) -> None:
 def test_a_relative_path_begins_where_the_command_was_given(name: str) -> None:
     """Modules begin in the folder of the playbook, which is the collection's."""
     places = list(reads(name))
-    assert places or any(name.startswith(f"{role}_") for role in TYPED)
+    assert places or name in PLANNED or any(name.startswith(f"{role}_") for role in TYPED)
     assert [str(path.relative_to(ROOT)) for path, way in places if "realpath" not in filters(way)] == []
 
 
