@@ -63,8 +63,8 @@ PARTITION = [
     {"hosts": "localhost", "gather_facts": False, "tasks": [include("gpu_mig")]},
 ]
 CHANGES = {
-    "a driver's drain": [on_server(include("nvidia_driver", "drain"))],
-    "a driver's return": [on_server(include("nvidia_driver", "return"))],
+    "a driver's drain": [on_server(include("maintain", "out_of_service"))],
+    "a driver's return": [on_server(include("maintain", "return"))],
     "a drain of Kubernetes": [on_server(include("kubernetes", "drain"))],
     "partitions": PARTITION,
 }

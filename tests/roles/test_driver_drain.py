@@ -14,7 +14,7 @@ from role_values import ROLES, RoleValues
 
 
 def drain(folder: Path, servers: list[str], **variables: Any) -> tuple[int, str]:
-    role = {"name": "kubegpu.autoscale.nvidia_driver", "tasks_from": "drain"}
+    role = {"name": "kubegpu.autoscale.maintain", "tasks_from": "out_of_service"}
     tasks = [
         {"ansible.builtin.set_fact": {"hostname": "{{ inventory_hostname }}", "cacheable": True}},
         {"ansible.builtin.include_role": role},
@@ -47,11 +47,11 @@ def test_nodes_are_drained_together_by_the_playbook_for_it_alone(
 ) -> None:
     """kubegpu_upgrade_serial may lie in group_vars, and the playbook nodes knows nothing of it."""
     known = {
-        "__nvidia_driver_node": {"metadata": {}},
+        "_common_node": {"metadata": {}},
         "_common_server": {"result": {"clusters": ["/etc/kubernetes/kubelet.conf"]}},
         "kubegpu_upgrade_serial": 5,
     }
-    _code, said = drain(tmp_path, servers, __nvidia_driver_takes_turns=takes_turns, **known)
+    _code, said = drain(tmp_path, servers, _common_takes_turns=takes_turns, **known)
 
     assert ("must reboot, and gpu2 may reboot at the same time" in said) == is_refused, said
     assert ("List the control plane nodes" in said) != is_refused
@@ -69,7 +69,7 @@ def test_a_bare_server_waits_for_no_cluster(clusters: list[str], node: dict[str,
     told = {
         "__nvidia_driver_plan": {"steps": {"put_back": True}},
         "_common_server": {"result": {"clusters": clusters}},
-        "__nvidia_driver_node": node,
+        "_common_node": node,
         "ansible_check_mode": False,
     }
 

@@ -55,7 +55,7 @@ def test_a_first_run_says_so_too(connection: str, reboots: bool) -> None:
 @pytest.mark.parametrize(("nodes", "passes_over"), [(1, True), (2, False)], ids=["one node", "several"])
 def test_the_only_node_is_drained_whatever_budgets_say(nodes: int, passes_over: bool) -> None:
     """The second of two replicas could never be evicted, because no node can run the first one."""
-    path = ROOT / "roles/_common/tasks/drain.yml"
+    path = ROOT / "roles/maintain/tasks/drain.yml"
     tasks = DataLoader().load_from_file(str(path), trusted_as_template=True)
     [drain] = [row for task in tasks for row in task.get("block", []) if row["name"] == "Drain the node"]
     asked = {"options": {}, "timeout": 600}

@@ -131,10 +131,11 @@ OF_A_NODE: dict[str, Any] = {
     "_common_helm": "/bin/false",
     "__gpu_proof_scripts": dict.fromkeys(("cuda.py", "cuda_proof.py", "sample_service.py"), ""),
     "__kubernetes_manifest": {"path": "/dev/null"},
-    "__nvidia_driver_node_name": NODE,
+    "_common_node_name": NODE,
     "kubernetes_drain_timeout": 20,
     "nvidia_driver_drain_timeout": 20,
 }
+UNCORDON = {"node": NODE, "metadata": {"annotations": {}}, "timeout": 1}
 DRAIN = {"node": NODE, "role": "kubernetes", "timeout": 20, "options": {}, "kept": ""}
 FACTS = {"ansible.builtin.set_fact": {"hostname": NODE, "cacheable": True}}
 LOAD = {
@@ -197,7 +198,7 @@ def test_no_task_of_a_server_follows_a_changed_kubeconfig(folder: Path) -> None:
     """Each task for the cluster in plays on servers, alone: the others of these plays need a server."""
     tasks = on_servers()
     roles = sorted({where.split("/")[1] for where in tasks})
-    assert {"kubernetes", "nvidia_driver"} <= set(roles)
+    assert {"kubernetes", "maintain"} <= set(roles)
     files = [
         path
         for role in roles
@@ -217,7 +218,7 @@ def test_no_task_of_a_server_follows_a_changed_kubeconfig(folder: Path) -> None:
     }
     (folder / "play.yml").write_text(json.dumps([{**play, "tasks": lines}]))
     with two_clusters(folder, "prod", "staging") as clusters:
-        told = {"kubegpu_context": "prod", "_common_drain": DRAIN, **OF_A_NODE}
+        told = {"kubegpu_context": "prod", "_common_drain": DRAIN, "_common_uncordon": UNCORDON, **OF_A_NODE}
         said = play_with(clusters, folder, folder / "play.yml", **told)
         assert set(clusters.other.requests) <= {"GET /version"}
         assert "POST /api/v1/namespaces/ml/pods/chat-0/eviction" in clusters.mine.requests
@@ -226,7 +227,7 @@ def test_no_task_of_a_server_follows_a_changed_kubeconfig(folder: Path) -> None:
         assert len(clusters.mine.requests) > len(tasks)
 
 
-@pytest.mark.parametrize(("role", "told"), [("kubernetes", {}), ("_common", {"_common_drain": DRAIN})])
+@pytest.mark.parametrize(("role", "told"), [("kubernetes", {}), ("maintain", {"_common_drain": DRAIN})])
 def test_a_drain_that_is_tried_again_stays_in_its_cluster(folder: Path, role: str, told: dict[str, Any]) -> None:
     """A disruption budget forbids the eviction twice, and the file leads to the other cluster meanwhile."""
     include = {"ansible.builtin.include_role": {"name": f"kubegpu.autoscale.{role}", "tasks_from": "drain"}}

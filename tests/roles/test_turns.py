@@ -9,7 +9,7 @@ import pytest
 from task_walk import PLAYBOOKS, Step, files, included, role_file, walk_playbook
 
 TURN, HEALTHY, ETCD = (role_file("kubernetes", name) for name in ("turn", "healthy", "etcd"))
-DRAIN = role_file("_common", "drain")
+DRAIN = role_file("maintain", "drain")
 # What stops the members of a control plane that stays. A restart of one component by kubeadm waits for it.
 UPGRADE = re.compile(r"upgrade[.]command|kubeadm upgrade (?:apply|node$)")
 PLANES = "kube_control_plane"

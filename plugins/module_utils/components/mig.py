@@ -84,7 +84,7 @@ def _change(request: Request, node: Manifest) -> Change | None:
         wanted=wanted,
         applied=applied,
         cordoned=is_unschedulable and not is_marked,
-        cordon={"annotations": {CORDON_ANNOTATION: ""}},
+        cordon={CORDON_ANNOTATION: ""},
         # The manager's report of the previous profile would count for this one. It acts on changes of the label, and
         # does not report an applied profile again.
         start={

@@ -34,8 +34,8 @@ PLANS: dict[str, Plan] = {
     "kubernetes.reach": Plan(reach_plan, (ReachOptions,)),
     "kubernetes.restore": Plan(restore_plan, (RestoreOptions,)),
     "kubernetes.turn": Plan(turn_plan),
+    "maintain": Plan(maintain_plan),
     "nvidia_container_toolkit": Plan(toolkit_plan, (ToolkitOptions,)),
     "nvidia_container_toolkit.unrequested": Plan(unrequested_plan, (UnrequestedOptions,)),
     "nvidia_driver": Plan(driver_plan, (DriverOptions,)),
-    "nvidia_driver.maintain": Plan(maintain_plan),
 }

@@ -31,7 +31,7 @@ NODE = replace(HOST, clusters=("/etc/kubernetes/kubelet.conf",))
 
 def plan(host: Host = NODE, facts: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     given = {"gpu_facts": FACTS | (facts or {}), "in_cluster": True}
-    return plan_of("nvidia_driver.maintain", given | more, host)
+    return plan_of("maintain", given | more, host)
 
 
 def test_nothing_is_due_on_a_node_that_is_up_to_date() -> None:
