@@ -251,7 +251,7 @@ fix:
 from socket import gethostname
 from uuid import uuid4
 
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.prove import Prover, Request
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.prove import Cluster, Request, clear, prove
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import INVENTORY, PROMETHEUS, PROOF
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.manifests import Options
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuServer
@@ -288,9 +288,9 @@ def main() -> None:
     )
     with module.boundary():
         kube = module.kube_client()
-        prometheus = module.prometheus_client(kube)
-        prover = Prover(kube, prometheus, module.rule_options(), request(module))
-        module.outcome = prover.clear() if module.params["state"] == "absent" else prover.prove()
+        cluster = Cluster(kube, module.prometheus_client(kube), module.rule_options())
+        act = clear if module.params["state"] == "absent" else prove
+        module.outcome = act(cluster, request(module))
 
 
 if __name__ == "__main__":

@@ -3,19 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property, partial
 
-from ..cluster.errors import ApiError
 from ..cluster.kube import (
     CONFIG_MAPS,
     DAEMON_SETS,
     DEPLOYMENTS,
     NODES,
     PODS,
-    PROMETHEUSES,
-    RESOURCE_SLICES,
     RUNTIME_CLASSES,
     KubeClient,
     Resource,
@@ -26,6 +23,7 @@ from ..kube.resource_claims import devices_of, whole_gpus
 from ..proof import basis
 from ..proof.nodes import GpuServer, ProofNode, proof_nodes
 from ..proof.record import NAME, NAMESPACE, Record, record_of
+from .reader import Listed, Reader
 
 _DEPLOYED = f"{basis.NAME_LABEL} in ({','.join(basis.DEPLOYMENTS)})"
 _ADMISSION = "admissionregistration.k8s.io/v1"
@@ -47,48 +45,54 @@ class Seen:
     machines: frozenset[str]
 
 
-class Reader:
-    """Reads a cluster. Lists the pods of all namespaces only if something must be proven."""
+class ProofReader(Reader):
+    """What a proof rests on. Pods of all namespaces are listed only if something must be proven."""
+
+    policies = Listed(POLICIES)
+    policy_bindings = Listed(POLICY_BINDINGS)
+    runtime_classes = Listed(RUNTIME_CLASSES)
 
     def __init__(
         self, kube: KubeClient, servers: Sequence[GpuServer], selector: Mapping[str, str], given: basis.ClusterParts
     ) -> None:
         """selector: labels of the inventory's nodes; empty for all. given: what the options of the run determine."""
-        self._kube, self._servers, self._selector, self._given = kube, servers, selector, given
+        super().__init__(kube, is_strict=True)
+        self._servers, self._selector, self._given = servers, selector, given
 
-    def look(self, *, with_pods: bool) -> Seen:
-        """Without the pods, every GPU would appear free."""
-        kube = self._kube
-        listed = kube.list(NODES) or ()
+    def seen(self, names: Collection[str], *, with_pods: bool) -> Seen:
+        """names: nodes to prove; empty for all. Without the pods, every GPU would appear free.
+
+        Raises: ApiError without the permission to list nodes, DaemonSets or pods.
+        """
+        listed = self.kube.list(NODES) or ()
         nodes = [node for node in listed if labels_match({"matchLabels": self._selector}, labels_of(node))]
-        parts = replace(
-            self._given,
-            daemon_sets=kube.list(DAEMON_SETS) or (),
-            deployments=_readable(kube, DEPLOYMENTS, _DEPLOYED),
-            prometheuses=_readable(kube, PROMETHEUSES),
-            claimable={
-                node: whole_gpus(devices) for node, devices in devices_of(_readable(kube, RESOURCE_SLICES)).items()
-            },
-            admission=[
-                found for kind in (POLICIES, POLICY_BINDINGS, RUNTIME_CLASSES) for found in _readable(kube, kind)
-            ],
-            kubernetes=str(kube.get_raw("/version", retry=True).get("gitVersion", "")),
-        )
-        pods = (kube.list(PODS, field_selector=_LIVE) or ()) if with_pods else ()
-        record = record_of(kube.get(CONFIG_MAPS, NAME, NAMESPACE))
+        pods = (self.kube.list(PODS, field_selector=_LIVE) or ()) if with_pods else ()
+        found = proof_nodes(nodes, pods, self._servers, self._parts, self.record.machines.keys())
         return Seen(
-            proof_nodes(nodes, pods, self._servers, parts, record.machines.keys()),
-            basis.known(basis.CHAIN, parts),
-            record,
+            [node for node in found if not names or node.name in names],
+            basis.known(basis.CHAIN, self._parts),
+            self.record,
             frozenset((node.get("status") or {}).get("nodeInfo", {}).get("machineID", "") for node in listed),
         )
 
+    @cached_property
+    def record_object(self) -> Manifest | None:
+        return self.kube.get(CONFIG_MAPS, NAME, NAMESPACE)
 
-def _readable(kube: KubeClient, resource: Any, selector: str | None = None) -> Sequence[Manifest]:
-    """Empty without the permission or the kind: then the value is unknown."""
-    try:
-        return kube.list(resource, label_selector=selector) or ()
-    except ApiError as err:
-        if err.status != 403:
-            raise
-        return ()
+    @cached_property
+    def record(self) -> Record:
+        return record_of(self.record_object)
+
+    @cached_property
+    def _parts(self) -> basis.ClusterParts:
+        """A part that this user may not read is empty, so its value is unknown."""
+        deployments = partial(self.kube.list, DEPLOYMENTS, label_selector=_DEPLOYED)
+        return replace(
+            self._given,
+            daemon_sets=self.kube.list(DAEMON_SETS) or (),
+            deployments=self.take("deployments", deployments),
+            prometheuses=self.prometheuses,
+            claimable={node: whole_gpus(devices) for node, devices in devices_of(self.resource_slices).items()},
+            admission=[*self.policies, *self.policy_bindings, *self.runtime_classes],
+            kubernetes=str(self.kube.get_raw("/version", retry=True).get("gitVersion", "")),
+        )

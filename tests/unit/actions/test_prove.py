@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions import prove
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.prove import Prover, Request
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions import proof_objects, prove
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import PrometheusClient
@@ -149,11 +149,20 @@ def result(gpus: int, error: Mapping[str, Any] | None = None) -> str:
     return json.dumps({"devices": ["nvidia-uvm"], "gpus": rows, "error": error, "seconds": 0.5})
 
 
-def prover(cluster: Cluster, *, check: bool = False, **request: Any) -> Prover:
-    kube = KubeClient(cluster, dry_run=check)
-    prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
-    asked = Request(OPTIONS, chain=False, holder="this-run")
-    return Prover(kube, prometheus, RuleOptions(), replace(asked, **request))
+class Proof:
+    """A proof of a cluster, with options of the module."""
+
+    def __init__(self, cluster: Cluster, *, check: bool = False, **request: Any) -> None:
+        kube = KubeClient(cluster, dry_run=check)
+        prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
+        self._cluster = prove.Cluster(kube, prometheus, RuleOptions())
+        self._request = replace(prove.Request(OPTIONS, chain=False, holder="this-run"), **request)
+
+    def prove(self) -> Outcome:
+        return prove.prove(self._cluster, self._request)
+
+    def clear(self) -> Outcome:
+        return prove.clear(self._cluster, self._request)
 
 
 def statuses(outcome: Any) -> dict[str, str]:
@@ -186,7 +195,7 @@ def fill(cluster: Cluster, name: str) -> None:
 
 def test_each_node_is_proven_once_and_all_but_the_record_is_removed() -> None:
     cluster = Cluster(gpu1=2, gpu2=1)
-    first = prover(cluster).prove()
+    first = Proof(cluster).prove()
     assert not first.errors, first.errors
     assert (first.changed, statuses(first)) == (True, {"gpu1": "proven", "gpu2": "proven"})
     assert {key: entry["gpus"] for key, entry in cluster.record().items()} == {"machine-gpu1": 2, "machine-gpu2": 1}
@@ -194,7 +203,7 @@ def test_each_node_is_proven_once_and_all_but_the_record_is_removed() -> None:
     assert f"GET {CLASS_PATH}" not in cluster.answers
 
     before = len(cluster.written)
-    second = prover(cluster).prove()
+    second = Proof(cluster).prove()
     assert (second.changed, statuses(second)) == (False, {"gpu1": "kept", "gpu2": "kept"})
     assert len(cluster.written) == before
 
@@ -202,11 +211,13 @@ def test_each_node_is_proven_once_and_all_but_the_record_is_removed() -> None:
 def test_a_namespace_that_an_unavailable_api_keeps_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The adapter's pods have no node while the only worker is maintained."""
     pauses: list[float] = []
-    monkeypatch.setattr(prove.Deadline, "pause", lambda _deadline, seconds: pauses.append(seconds))  # and is over
+    monkeypatch.setattr(
+        proof_objects.Deadline, "pause", lambda _deadline, seconds: pauses.append(seconds)
+    )  # and is over
     cluster = Cluster(gpu1=1)
     why = "unable to retrieve the complete list of server APIs: custom.metrics.k8s.io/v1beta1"
-    cluster.unserved = {"conditions": [{"type": prove.UNSERVED, "status": "True", "message": why}]}
-    seen = prover(cluster).prove()
+    cluster.unserved = {"conditions": [{"type": proof_objects.UNSERVED, "status": "True", "message": why}]}
+    seen = Proof(cluster).prove()
 
     assert (seen.errors, statuses(seen)) == ([], {"gpu1": "proven"})
     assert any(why in warning and "kubectl get apiservices" in warning for warning in seen.warnings), seen.warnings
@@ -215,7 +226,7 @@ def test_a_namespace_that_an_unavailable_api_keeps_is_not_waited_for(monkeypatch
 
 def test_check_mode_reports_what_is_due_and_writes_nothing() -> None:
     cluster = Cluster(gpu1=2)
-    outcome = prover(cluster, check=True).prove()
+    outcome = Proof(cluster, check=True).prove()
     assert (outcome.changed, statuses(outcome)) == (True, {"gpu1": "due"})
     assert cluster.written == []
 
@@ -223,7 +234,7 @@ def test_check_mode_reports_what_is_due_and_writes_nothing() -> None:
 def test_a_cuda_error_is_recorded_as_a_failure() -> None:
     cluster = Cluster(gpu1=2)
     cluster.leaves["gpu1"] = result(2, {"text": "cuInit: CUDA_ERROR_UNKNOWN", "function": "cuInit", "code": 999})
-    outcome = prover(cluster).prove()
+    outcome = Proof(cluster).prove()
     assert statuses(outcome) == {"gpu1": "failed"}
     assert len(outcome.errors) == 1
     assert cluster.record()["machine-gpu1"]["error"]["text"]
@@ -235,7 +246,7 @@ def test_gpus_in_use_wait() -> None:
     container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     pod = {"metadata": {"namespace": "ml", "name": "chat"}, "spec": {"nodeName": "gpu1", "containers": [container]}}
     cluster.answers["GET /api/v1/pods"]["items"].append({**pod, "status": {"phase": "Running"}})
-    outcome = prover(cluster).prove()
+    outcome = Proof(cluster).prove()
     assert statuses(outcome) == {"gpu1": "waiting"}
     assert "ml/chat" in outcome.result["nodes"][0]["reason"]
     assert cluster.written == []
@@ -244,7 +255,7 @@ def test_gpus_in_use_wait() -> None:
 def test_a_gpu_that_fell_off_the_bus_fails_without_a_program() -> None:
     cluster = Cluster(gpu1=2)
     server = GpuServer("gpu1", gpus=2, expected=3)
-    outcome = prover(cluster, servers=(server,), nodes=("gpu1",)).prove()
+    outcome = Proof(cluster, servers=(server,), nodes=("gpu1",)).prove()
     assert statuses(outcome) == {"gpu1": "failed"}
     assert "2 of 3 GPUs" in outcome.errors[0].seen
 
@@ -256,27 +267,27 @@ def test_an_object_that_no_proof_created_is_kept(path: str, kind: str) -> None:
     cluster = Cluster(gpu1=1)
     cluster.answers[f"GET {path}"] = {"metadata": {"name": "kubegpu-proof"}}
     with pytest.raises(HopError, match=rf"{kind} kubegpu-proof .*was not created by a proof.*Nothing was changed"):
-        prover(cluster).prove()
+        Proof(cluster).prove()
     assert cluster.written == []
 
 
 def test_leftover_objects_of_a_killed_run_are_removed() -> None:
     cluster = Cluster(gpu1=1)
-    prover(cluster).prove()
+    Proof(cluster).prove()
     cluster.answers[f"GET {NAMESPACE_PATH}"] = {"metadata": {"name": NAMESPACE, "uid": "uid-2", "labels": MINE}}
-    outcome = prover(cluster).prove()
+    outcome = Proof(cluster).prove()
     assert (outcome.changed, statuses(outcome)) == (True, {"gpu1": "kept"})
     assert f"DELETE {NAMESPACE_PATH}" in cluster.written
 
 
 @pytest.mark.parametrize("is_due", [False, True])
-@pytest.mark.parametrize("act", [Prover.prove, Prover.clear])
+@pytest.mark.parametrize("act", [Proof.prove, Proof.clear])
 def test_leftover_objects_in_a_namespace_with_another_name_are_removed(act: Any, is_due: bool) -> None:
     cluster = Cluster(gpu1=1)
-    prover(cluster).prove()
+    Proof(cluster).prove()
     for name, labels in {"old": MINE, "other": {**MINE, "kubegpu.autoscale/inventory": "other"}, "mine": {}}.items():
         cluster.answers[f"GET /api/v1/namespaces/{name}"] = {"metadata": {"name": name, "uid": name, "labels": labels}}
-    outcome = act(prover(cluster, repeat=is_due))
+    outcome = act(Proof(cluster, repeat=is_due))
     assert outcome.changed
     left = [path.split("/")[-1] for path in cluster.answers if re.fullmatch("GET /api/v1/namespaces/[^/]+", path)]
     assert left == ["other", "mine"]
@@ -284,16 +295,16 @@ def test_leftover_objects_in_a_namespace_with_another_name_are_removed(act: Any,
 
 def test_absent_removes_the_record() -> None:
     cluster = Cluster(gpu1=1)
-    prover(cluster).prove()
-    assert prover(cluster).clear().changed
+    Proof(cluster).prove()
+    assert Proof(cluster).clear().changed
     assert f"GET {RECORD}" not in cluster.answers
-    assert not prover(cluster).clear().changed
+    assert not Proof(cluster).clear().changed
 
 
 def test_an_error_of_the_api_server_names_the_nodes_that_were_not_proven() -> None:
     cluster = Cluster(gpu1=1)
     cluster.answers[f"PATCH {CLASS_PATH}"] = refusal(500, "etcd is full")
-    outcome = prover(cluster).prove()
+    outcome = Proof(cluster).prove()
     assert statuses(outcome) == {"gpu1": "failed"}
     assert "etcd is full" in outcome.result["nodes"][0]["reason"]
 
@@ -303,7 +314,7 @@ def test_a_chain_without_a_free_gpu_waits(gpus: int, reason: str) -> None:
     cluster = Cluster(**({"gpu1": gpus} if gpus else {}))
     for listed in cluster.answers["GET /api/v1/nodes"]["items"]:
         listed["spec"]["unschedulable"] = True
-    outcome = prover(cluster, chain=True).prove()
+    outcome = Proof(cluster, chain=True).prove()
     assert outcome.result["chain"]["status"] == "waiting"
     assert reason in outcome.result["chain"]["reason"]
 
@@ -311,7 +322,7 @@ def test_a_chain_without_a_free_gpu_waits(gpus: int, reason: str) -> None:
 def test_the_pods_of_a_node_get_different_gpus() -> None:
     cluster = Cluster(gpu1=8)
     cluster.is_fair = False
-    outcome = prover(cluster).prove()
+    outcome = Proof(cluster).prove()
 
     assert statuses(outcome) == {"gpu1": "failed"}
     assert "two pods got the same GPU" in outcome.errors[0].seen
@@ -333,7 +344,7 @@ def test_gpus_that_no_pod_requested_are_an_error_where_they_are_denied(
     cluster.open_to = frozenset({open_to})
     if is_ours:
         cluster.answers["GET /api/v1/namespaces/kube-system/configmaps/kubegpu-cluster"] = {"data": {"name": "prod"}}
-    outcome = prover(cluster, options=IDLE_OPTIONS, unrequested=unrequested).prove()
+    outcome = Proof(cluster, options=IDLE_OPTIONS, unrequested=unrequested).prove()
     [row] = outcome.result["nodes"]
     texts = [str(error) for error in outcome.errors] if fails else outcome.warnings
 
@@ -344,7 +355,7 @@ def test_gpus_that_no_pod_requested_are_an_error_where_they_are_denied(
 
 def test_denied_gpus_are_recorded_and_kept() -> None:
     cluster = Cluster(gpu1=2)
-    first, second = (prover(cluster, options=IDLE_OPTIONS, unrequested="deny").prove() for _run in range(2))
+    first, second = (Proof(cluster, options=IDLE_OPTIONS, unrequested="deny").prove() for _run in range(2))
 
     assert [row["unrequested"] for outcome in (first, second) for row in outcome.result["nodes"]] == ["denied"] * 2
     assert statuses(second) == {"gpu1": "kept"}
@@ -355,7 +366,7 @@ def test_a_policy_that_rejects_pods_without_a_request_denies_them_gpus() -> None
     cluster = Cluster(gpu1=1)
     cluster.open_to = frozenset({CLASS})
     cluster.rejects = frozenset({CLASS})
-    outcome = prover(cluster, options=IDLE_OPTIONS, unrequested="deny").prove()
+    outcome = Proof(cluster, options=IDLE_OPTIONS, unrequested="deny").prove()
 
     assert not outcome.errors
     assert outcome.result["nodes"][0]["unrequested"] == "denied"
@@ -363,7 +374,7 @@ def test_a_policy_that_rejects_pods_without_a_request_denies_them_gpus() -> None
 
 def test_a_pod_without_a_result_proves_nothing_about_unrequested_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cluster, "unrequested", lambda _cluster, _spec: "Killed")
-    outcome = prover(Cluster(gpu1=1), unrequested="deny").prove()
+    outcome = Proof(Cluster(gpu1=1), unrequested="deny").prove()
 
     assert outcome.result["nodes"][0]["unrequested"] == ""
 
@@ -372,7 +383,7 @@ def test_a_policy_that_rejects_every_such_pod_shows_nothing() -> None:
     """It may reject the variable in a pod, and not in an image."""
     cluster = Cluster(gpu1=1)
     cluster.rejects = frozenset({DEFAULT_RUNTIME, CLASS})
-    outcome = prover(cluster, options=IDLE_OPTIONS, unrequested="deny").prove()
+    outcome = Proof(cluster, options=IDLE_OPTIONS, unrequested="deny").prove()
 
     assert outcome.result["nodes"][0]["unrequested"] == ""
 
@@ -398,13 +409,13 @@ def test_an_unknown_verdict_is_never_kept(prevent: Any, obstacle: Any) -> None:
     prevent(cluster)
     options = {"options": IDLE_OPTIONS, "unrequested": "deny"}
     for _run in range(2):
-        outcome = prover(cluster, **options).prove()
+        outcome = Proof(cluster, **options).prove()
         [row] = outcome.result["nodes"]
         assert (row["status"], row["unrequested"], outcome.errors) == ("proven", "", [])
     cluster.result_of_idle, cluster.rejects = "", frozenset()
     if obstacle:
         obstacle(cluster, "gpu1")
-    outcome = prover(cluster, **options).prove()
+    outcome = Proof(cluster, **options).prove()
     assert statuses(outcome) == {"gpu1": "waiting" if obstacle else "failed"}
     assert bool(outcome.errors) is not bool(obstacle)
 
@@ -414,12 +425,12 @@ def test_a_policy_that_is_deleted_denies_nothing_any_more() -> None:
     path = "GET /apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
     cluster.answers[path] = {"items": [{"metadata": {"name": "gpus"}, "spec": {}}]}
     cluster.open_to = cluster.rejects = frozenset({CLASS})
-    outcomes = [prover(cluster, options=IDLE_OPTIONS, unrequested="deny").prove() for _run in range(2)]
+    outcomes = [Proof(cluster, options=IDLE_OPTIONS, unrequested="deny").prove() for _run in range(2)]
     assert [statuses(outcome)["gpu1"] for outcome in outcomes] == ["proven", "kept"]
     assert outcomes[1].result["nodes"][0]["unrequested"] == "denied"
 
     cluster.answers[path], cluster.rejects = {"items": []}, frozenset()
-    outcome = prover(cluster, options=IDLE_OPTIONS, unrequested="deny").prove()
+    outcome = Proof(cluster, options=IDLE_OPTIONS, unrequested="deny").prove()
     assert "requests no GPU sees" in str(outcome.errors)
 
 
@@ -429,13 +440,13 @@ def test_gpus_that_were_seen_are_an_error_once_they_are_denied(earlier: str, lat
     """The inventory has no servers, so nothing else that the proof rests on changes."""
     cluster = Cluster(gpu1=2)
     cluster.open_to = frozenset({CLASS})
-    assert not prover(cluster, options=IDLE_OPTIONS, unrequested=earlier).prove().errors
+    assert not Proof(cluster, options=IDLE_OPTIONS, unrequested=earlier).prove().errors
     cluster.answers["GET /api/v1/namespaces/kube-system/configmaps/kubegpu-cluster"] = {"data": {"name": "prod"}}
-    outcome = prover(cluster, options=IDLE_OPTIONS, unrequested=later).prove()
+    outcome = Proof(cluster, options=IDLE_OPTIONS, unrequested=later).prove()
     assert "requests no GPU sees nvidia0, nvidiactl" in str(outcome.errors[0])
 
     cluster.open_to = frozenset()
-    outcome = prover(cluster, options=IDLE_OPTIONS, unrequested=later).prove()
+    outcome = Proof(cluster, options=IDLE_OPTIONS, unrequested=later).prove()
     assert (outcome.errors, statuses(outcome)) == ([], {"gpu1": "proven"})
 
 
@@ -456,13 +467,13 @@ FAILURES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_recorded_failure_stays_an_error_until_a_proof_succeeds(failure: str, obstacle: Any, repeat: bool) -> None:
     cluster = Cluster(gpu1=2, gpu2=1)
-    prover(cluster).prove()
+    Proof(cluster).prove()
     data = cluster.answers[f"GET {RECORD}"]["data"]
     before = {**json.loads(data["machine-gpu1"]), **FAILURES[failure]}
     data["machine-gpu1"] = json.dumps(before)
     obstacle(cluster, "gpu1")
     for _run in range(2):
-        outcome = prover(cluster, unrequested="deny", repeat=repeat).prove()
+        outcome = Proof(cluster, unrequested="deny", repeat=repeat).prove()
         assert [error for error in outcome.errors if "node gpu1: " in str(error)], outcome.result
         assert statuses(outcome)["gpu1"] == "failed"
         assert cluster.record()["machine-gpu1"] == before
@@ -470,12 +481,12 @@ def test_a_recorded_failure_stays_an_error_until_a_proof_succeeds(failure: str, 
 
 def test_a_chain_that_failed_stays_an_error_until_a_proof_succeeds() -> None:
     cluster = Cluster(gpu1=1)
-    prover(cluster).prove()
+    Proof(cluster).prove()
     failed = {"at": "2026-11-28T07:00:00+00:00", "error": {"text": "hpa: it did not scale up\n  fix: it"}}
     cluster.answers[f"GET {RECORD}"]["data"]["chain"] = json.dumps(failed)
     for obstacle in (fill, away):
         obstacle(cluster, "gpu1")
-        outcome = prover(cluster, chain=True).prove()
+        outcome = Proof(cluster, chain=True).prove()
         assert "it did not scale up. This is from the proof of 2026-11-28" in str(outcome.errors)
         assert (statuses(outcome), outcome.result["chain"]["status"]) == ({"gpu1": "kept"}, "failed")
 
@@ -490,12 +501,12 @@ def test_what_this_run_does_not_read_is_neither_kept_nor_a_failure(
     """Only an obstacle together with a change, or with a repetition, leaves a run without any proof."""
     cluster = Cluster(gpu1=2)
     servers = (GpuServer("gpu1", gpus=2, driver="580", uuids=("a", "b"), toolkit="1.20", toolkit_config="abc"),)
-    assert not prover(cluster, servers=servers).prove().errors
+    assert not Proof(cluster, servers=servers).prove().errors
     if is_changed:
         cluster.answers["GET /api/v1/nodes"]["items"][0]["status"]["nodeInfo"]["bootID"] = "another"
     if obstacle:
         obstacle(cluster, "gpu1")
-    outcome = prover(cluster, servers=servers if is_read else (), repeat=repeat).prove()
+    outcome = Proof(cluster, servers=servers if is_read else (), repeat=repeat).prove()
     [row] = outcome.result["nodes"]
 
     is_same = is_read and not is_changed and not repeat
@@ -520,9 +531,9 @@ OTHER_REASONS = [
 def test_a_full_node_waits(reason: str, others: list[str], is_first: bool) -> None:
     listed = [f"1 {its}" for its in ([reason] if reason else []) + others][:: 1 if is_first else -1]
     cluster = Cluster(gpu1=2, gpu2=1)
-    prover(cluster, nodes=("gpu2",)).prove()
+    Proof(cluster, nodes=("gpu2",)).prove()
     cluster.leaves_pending = f"0/2 nodes are available: {', '.join(listed)}."
-    outcome = prover(cluster, options=replace(OPTIONS, timeout_s=0)).prove()
+    outcome = Proof(cluster, options=replace(OPTIONS, timeout_s=0)).prove()
 
     assert statuses(outcome) == {"gpu1": "waiting" if reason else "failed", "gpu2": "kept"}
     assert bool(outcome.errors) is not bool(reason)
@@ -535,7 +546,7 @@ def test_an_error_counts_also_if_another_pod_of_the_node_did_not_end(obstacle: A
     cluster.leaves["gpu1"] = result(0, {"text": "cuInit: CUDA_ERROR_UNKNOWN", "function": "cuInit", "code": 999})
     cluster.only_second = True
     obstacle(cluster, "gpu1")
-    outcome = prover(cluster).prove()
+    outcome = Proof(cluster).prove()
     assert (statuses(outcome), len(outcome.errors)) == ({"gpu1": "failed"}, 1)
 
 
@@ -554,12 +565,12 @@ def test_gpus_that_pods_have_to_claim_are_not_proven_and_no_failure(
 ) -> None:
     cluster = Cluster(claimed=2, **dict.fromkeys(others, 2))
     if is_recorded:
-        prover(cluster, nodes=("claimed",)).prove()
+        Proof(cluster, nodes=("claimed",)).prove()
     found, devices = claimed("claimed")
     cluster.answers["GET /api/v1/nodes"]["items"][0] = found
     cluster.answers["GET /apis/resource.k8s.io/v1/resourceslices"] = {"items": [devices]}
     fill(cluster, "busy")
-    outcome = prover(cluster, servers=(GpuServer("claimed", gpus=2, expected=2),) if has_server else ()).prove()
+    outcome = Proof(cluster, servers=(GpuServer("claimed", gpus=2, expected=2),) if has_server else ()).prove()
 
     [reason] = [row["reason"] for row in outcome.result["nodes"] if row["node"] == "claimed"]
     assert reason == "its GPUs are offered only by dynamic resource allocation, which the proof does not support"
@@ -571,10 +582,10 @@ def test_gpus_that_pods_have_to_claim_are_not_proven_and_no_failure(
 @pytest.mark.parametrize("obstacle", [lose_pod, lose_pod_to_another])
 def test_gpus_that_were_seen_are_recorded_also_if_the_cuda_pod_did_not_end(obstacle: Any) -> None:
     cluster = Cluster(gpu1=2, gpu2=1)
-    prover(cluster, nodes=("gpu2",)).prove()
+    Proof(cluster, nodes=("gpu2",)).prove()
     cluster.open_to = frozenset({DEFAULT_RUNTIME})
     obstacle(cluster, "gpu1")
-    assert prover(cluster, unrequested="deny").prove().errors
+    assert Proof(cluster, unrequested="deny").prove().errors
     fill(cluster, "gpu1")
-    outcome = prover(cluster, unrequested="deny").prove()
+    outcome = Proof(cluster, unrequested="deny").prove()
     assert (statuses(outcome), len(outcome.errors)) == ({"gpu1": "failed", "gpu2": "kept"}, 1)

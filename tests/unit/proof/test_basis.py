@@ -10,12 +10,12 @@ from datetime import datetime
 from typing import Any, cast
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.proof_reading import (
-    POLICIES,
-    POLICY_BINDINGS,
-    Reader,
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.prove import (
+    Cluster,
+    Request,
+    proof_reader,
+    prove,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.prove import Prover, Request
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import ADAPTER, KEDA
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import (
@@ -33,6 +33,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof import bas
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.manifests import Options
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuServer
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.record import DENIED, NAME, Entry, Record
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.proof_reader import POLICIES, POLICY_BINDINGS
 from gpu_fleet import node, plugin, server, workload
 
 AT = "2026-11-28T06:00:00+00:00"
@@ -65,11 +66,11 @@ class FakeKube:
     def list(self, resource: Resource, **_selectors: Any) -> list[dict[str, Any]]:
         return deepcopy(self.objects.get(resource.plural, []))
 
-    def get(self, resource: Resource, name: str, _namespace: str = "") -> dict[str, Any] | None:
+    def get(self, resource: Resource, name: str, *_place: str | None) -> dict[str, Any] | None:
         is_record = (resource, name) == (CONFIG_MAPS, NAME) and self.record != Record()
         return dict(self.record.config_map("default")) if is_record else None
 
-    def get_raw(self, _path: str, **_more: Any) -> dict[str, Any]:
+    def get_raw(self, _path: str, *_query: object, **_more: Any) -> dict[str, Any]:
         return {"gitVersion": self.version}
 
     def now(self) -> datetime:
@@ -84,24 +85,22 @@ class Proof:
         self.options = Options("default", "proof", "python", {}, runtime_class="nvidia", backend=backend)
         self.nodes: tuple[str, ...] = ()
 
-    def _prover(self) -> Prover:
+    def _run(self) -> tuple[Cluster, Request]:
         prometheus = PrometheusClient(lambda *_a, **_k: {}, namespace="monitoring", service="prometheus", port=9090)
         request = Request(self.options, servers=self.servers, nodes=self.nodes)
-        return Prover(cast(KubeClient, self.kube), prometheus, RuleOptions(), request)
+        return Cluster(cast(KubeClient, self.kube), prometheus, RuleOptions()), request
 
     def statuses(self) -> tuple[str, str]:
         """Of the node, and of the chain."""
-        result = self._prover().prove().result
+        result = prove(*self._run()).result
         return result["nodes"][0]["status"], result["chain"]["status"]
 
     def errors(self) -> list[str]:
-        return [str(error) for error in self._prover().prove().errors]
+        return [str(error) for error in prove(*self._run()).errors]
 
     def known(self) -> tuple[dict[str, str], dict[str, str]]:
         """What a proof of the node and of the chain rests on now."""
-        prover = self._prover()
-        reader = Reader(cast(KubeClient, self.kube), self.servers, {}, prover._given())
-        seen = reader.look(with_pods=False)
+        seen = proof_reader(*self._run()).seen((), with_pods=False)
         return dict(seen.nodes[0].versions), dict(seen.chain)
 
     def succeed(self) -> None:
