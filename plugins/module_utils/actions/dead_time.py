@@ -3,20 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ..autoscaling.manifests import measured_dead_time
 from ..autoscaling.scaling import dead_time_s
 from ..autoscaling.spec import Autoscaler
 from ..cluster.errors import ApiError
-from ..cluster.kube import KubeClient
-from ..cluster.prometheus_client import PrometheusClient
 from ..hops import Hop
 from ..kube.labels import is_managed
-from ..kube.objects import Key, Manifest, labels_of, made_s, scaled_pod_spec, start_s
+from ..kube.objects import Manifest, labels_of, made_s, scaled_pod_spec, start_s
 from ..kube.rollouts import HASH
+from ..reading.change_reader import ChangeReader
 from ..reading.pods import read_pods
-from ..reading.targets import TargetState
 
 # A longer dead time is measured again in each run: the first pods of a workload also pull its image, and many that
 # start at once slow each other down. Existing pods started faster than this.
@@ -28,12 +26,7 @@ UNUSUAL_DEAD_TIME_S = 300
 
 
 def resolve_dead_times(
-    kube: KubeClient,
-    prometheus: PrometheusClient,
-    autoscalers: Sequence[Autoscaler],
-    hpas: Mapping[Key, Manifest],
-    targets: Mapping[Key, TargetState],
-    evaluate_s: int,
+    reader: ChangeReader, autoscalers: Sequence[Autoscaler], evaluate_s: int
 ) -> tuple[list[Autoscaler], list[str]]:
     """Returns the autoscalers with measured dead times, if the user does not set their scaling rules.
 
@@ -43,6 +36,7 @@ def resolve_dead_times(
     evaluate_s: seconds between two evaluations of the rules that this run writes.
     Also returns a warning for each autoscaler that a measured dead time slows down.
     """
+    hpas = {**reader.existing.hpas, **reader.existing.scaled_objects}
     kept = {autoscaler.key: dead_time for autoscaler in autoscalers if (dead_time := _kept(hpas.get(autoscaler.key)))}
     to_measure = [
         autoscaler
@@ -50,7 +44,7 @@ def resolve_dead_times(
         if autoscaler.needs_dead_time and not 0 < kept.get(autoscaler.key, 0) <= ORDINARY_DEAD_TIME_S
     ]
     known = dict(kept)
-    for key, seconds in (_measure(kube, prometheus, to_measure, targets, evaluate_s) if to_measure else {}).items():
+    for key, seconds in (_measure(reader, to_measure, evaluate_s) if to_measure else {}).items():
         known[key] = min(seconds, kept.get(key, seconds))
     resolved = [
         autoscaler.with_dead_time(known[autoscaler.key])
@@ -73,15 +67,10 @@ def _kept(hpa: Manifest | None) -> int:
     return measured_dead_time(hpa)
 
 
-def _measure(
-    kube: KubeClient,
-    prometheus: PrometheusClient,
-    autoscalers: Sequence[Autoscaler],
-    targets: Mapping[Key, TargetState],
-    evaluate_s: int,
-) -> dict[Key, int]:
+def _measure(reader: ChangeReader, autoscalers: Sequence[Autoscaler], evaluate_s: int) -> dict[Key, int]:
+    targets = reader.targets
     try:
-        pods = read_pods(kube, autoscalers, targets)
+        pods = read_pods(reader.kube, autoscalers, targets)
     except ApiError:
         return {}  # no permission to list pods: the assumed value is on the safe side
     starts = {
@@ -94,7 +83,7 @@ def _measure(
     # Imported here, because most runs find every dead time on its HPA.
     from ..reading.intervals import Intervals
 
-    intervals = Intervals(kube, prometheus, evaluate_s)
+    intervals = Intervals(reader.kube, reader.prometheus, evaluate_s)
     return {
         autoscaler.key: dead_time_s(
             measured[autoscaler.key], intervals.budget(autoscaler.metric_targets[0]).metric_lag_s

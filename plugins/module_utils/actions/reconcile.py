@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 from ..autoscaling.backends import (
@@ -63,58 +63,89 @@ def reconcile(
     Raises: HopError before anything is changed, if a check fails.
     """
     check_backends(autoscalers, rules)
+    outcome = Outcome()
     reader = ChangeReader(kube, prometheus, autoscalers, rules.namespace)
-    existing, outcome = reader.existing, Outcome()
-    rules_there = existing.rules or {}
+    if autoscalers and divides_gpus:
+        autoscalers, outcome.result["shares"], outcome.warnings = divide_gpus(reader, autoscalers)
+        reader = reader.of(autoscalers)
+    existing = reader.existing
     if autoscalers:
-        if divides_gpus:
-            autoscalers, shares, warnings = divide_gpus(reader, autoscalers)
-            reader, outcome.result["shares"] = reader.of(autoscalers), shares
-            outcome.warnings += warnings
-        rules = detect_selectors(rules, reader.trial.candidates, autoscalers, rules_there.values())
-        if shared_rules_only:
-            needed = [rule for rule in all_rules(autoscalers, rules) if is_shared(rule)]
-            made, _scalers = write(
-                kube, outcome, [_rule_change(rules_there.get(key_of(rule)[1]), rule, ()) for rule in needed]
-            )
-            outcome.result |= {"autoscalers": [], "behaviors": [], "rules": made}
-            return outcome
+        rules = detect_selectors(rules, reader.trial.candidates, autoscalers, (existing.rules or {}).values())
+    if autoscalers and shared_rules_only:
+        outcome.result |= {"autoscalers": [], "behaviors": []}
+        changes = [
+            change for change in Wanted(autoscalers, rules, existing).rule_changes(()) if is_shared(change.manifest)
+        ]
+        outcome.result["rules"], _scalers = write(kube, outcome, changes)
+        return outcome
+    if autoscalers:
         outcome.warnings += preflight(reader.state(rules), dry_run=kube.dry_run)
-        autoscalers, warnings = resolve_dead_times(
-            kube,
-            prometheus,
-            autoscalers,
-            {**existing.hpas, **existing.scaled_objects},
-            reader.targets,
-            rules.evaluation_interval_s,
-        )
+        autoscalers, warnings = resolve_dead_times(reader, autoscalers, rules.evaluation_interval_s)
         outcome.warnings += warnings
-    recorded = {key_of(rule)[1]: rule for rule in all_rules(autoscalers, rules)}
-    adopted = {autoscaler.key for autoscaler in autoscalers if autoscaler.adopt}
-    made, _scalers = write(
-        kube, outcome, [_rule_change(rules_there.get(name), manifest, adopted) for name, manifest in recorded.items()]
-    )
-    refused = {entry["name"] for entry in made if entry["action"] == "failed"}
-    lacking = {
-        autoscaler.key: next((name for name in backend_of(autoscaler).rule_names(autoscaler) if name in refused), "")
-        for autoscaler in autoscalers
-    }
-    existing, freed = _released(kube, outcome, existing, autoscalers, lacking, rules.inventory)
-    changes = [
-        Change(
-            existing.scaler(manifest),
-            manifest,
-            adopt=autoscaler.key in adopted or autoscaler.key in freed,
-            lacks=lacking[autoscaler.key],
-        )
-        for autoscaler in autoscalers
-        for manifest in [backend_of(autoscaler).scaler(autoscaler, rules)]
-    ]
+    return _write_all(kube, Wanted(autoscalers, rules, existing), outcome)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The decided autoscalers and rule options of a run, and the objects before it."""
+
+    autoscalers: Sequence[Autoscaler]
+    options: RuleOptions
+    existing: Existing
+
+    @cached_property
+    def rules(self) -> dict[str, Manifest]:
+        return {key_of(rule)[1]: rule for rule in all_rules(self.autoscalers, self.options)}
+
+    @property
+    def adopted(self) -> set[Key]:
+        return {autoscaler.key for autoscaler in self.autoscalers if autoscaler.adopt}
+
+    def rule_changes(self, adopted: Collection[Key]) -> list[Change]:
+        there = self.existing.rules or {}
+        return [_rule_change(there.get(name), rule, adopted) for name, rule in self.rules.items()]
+
+    def rejected_rule_of(self, rejected: Collection[str]) -> dict[Key, str]:
+        """For each autoscaler a rule that it uses and that was rejected; empty without one."""
+        return {
+            autoscaler.key: next(
+                (name for name in backend_of(autoscaler).rule_names(autoscaler) if name in rejected), ""
+            )
+            for autoscaler in self.autoscalers
+        }
+
+    def leaving(self, lacking: Mapping[Key, str]) -> dict[Key, Manifest]:
+        """ScaledObjects of autoscalers that now have another backend, and all rules that they use."""
+        return {
+            autoscaler.key: found
+            for autoscaler in self.autoscalers
+            if not needs_scaled_object(autoscaler)
+            and not lacking[autoscaler.key]
+            and (found := self.existing.scaled_objects.get(autoscaler.key))
+            and (is_of(found, self.options.inventory) or (autoscaler.adopt and is_managed(found)))
+        }
+
+    def scaler_changes(self, existing: Existing, taken: Collection[Key], lacking: Mapping[Key, str]) -> list[Change]:
+        """taken: autoscalers whose objects are taken from other managers."""
+        wanted = [(one.key, backend_of(one).scaler(one, self.options)) for one in self.autoscalers]
+        return [
+            Change(existing.scaler(manifest), manifest, adopt=key in taken, lacks=lacking[key])
+            for key, manifest in wanted
+        ]
+
+
+def _write_all(kube: KubeClient, wanted: Wanted, outcome: Outcome) -> Outcome:
+    """Rules first, because an HPA without its rule has no value; then HPAs, then rules that none uses any more."""
+    made, _scalers = write(kube, outcome, wanted.rule_changes(wanted.adopted))
+    lacking = wanted.rejected_rule_of({entry["name"] for entry in made if entry["action"] == "failed"})
+    existing, freed = _release(kube, outcome, wanted.existing, wanted.leaving(lacking))
+    changes = wanted.scaler_changes(existing, wanted.adopted | freed, lacking)
     _rules, scaled = write(kube, outcome, changes)
     written = [change.manifest for change in changes]
-    left = [] if outcome.errors else [rule for name, rule in rules_there.items() if name not in recorded]
-    removed = _remove_unused(kube, outcome, existing, left, rules.inventory, written=written)
-    behaviors, places = describe_behaviors(autoscalers)
+    there = existing.rules or {}
+    left = [] if outcome.errors else [rule for name, rule in there.items() if name not in wanted.rules]
+    removed = _remove_unused(kube, outcome, existing, left, wanted.options.inventory, written=written)
+    behaviors, places = describe_behaviors(wanted.autoscalers)
     for entry, place in zip(scaled, places, strict=True):
         entry["behavior"] = place
     outcome.result |= {"autoscalers": scaled, "behaviors": behaviors, "rules": made + removed}
@@ -206,33 +237,17 @@ def _remove_unused(
     return removed
 
 
-def _released(
-    kube: KubeClient,
-    outcome: Outcome,
-    existing: Existing,
-    autoscalers: Sequence[Autoscaler],
-    lacking: Mapping[Key, str],
-    inventory: str,
+def _release(
+    kube: KubeClient, outcome: Outcome, existing: Existing, leaving: Mapping[Key, Manifest]
 ) -> tuple[Existing, set[Key]]:
-    """Release HPAs from KEDA whose autoscalers now have another backend. No replica changes, because each HPA is kept.
+    """Release the HPAs of ScaledObjects from KEDA. No replica changes, because each HPA is kept.
 
     Without its ScaledObject an HPA gets no value, so it keeps the count until it is written.
     Returns: the existing objects, and the autoscalers whose HPA was released.
     """
-    kept = {autoscaler.key for autoscaler in autoscalers if needs_scaled_object(autoscaler)}
-    leaving = {
-        autoscaler.key: found
-        for autoscaler in autoscalers
-        if autoscaler.key not in kept
-        and not lacking[autoscaler.key]
-        and (found := existing.scaled_objects.get(autoscaler.key))
-        and (is_of(found, inventory) or (autoscaler.adopt and is_managed(found)))
-    }
     if not leaving:
         return existing, set()
-    _rules, entries = write(
-        kube, outcome, [Change(before=found, after=None, orphan=True) for found in leaving.values()]
-    )
+    _rules, entries = write(kube, outcome, [Change(found, None, orphan=True) for found in leaving.values()])
     freed = {(entry["namespace"], entry["name"]) for entry in entries if entry["action"] != "failed"}
     hpas = {key: hpa for key in freed if (hpa := _without_owner(kube, key))}
     scaled_objects = {key: found for key, found in existing.scaled_objects.items() if key not in freed}

@@ -59,7 +59,7 @@ class ChangeReader(Reader):
     ) -> None:
         namespaces = {autoscaler.namespace for autoscaler in autoscalers}
         super().__init__(kube, namespaces=namespaces, is_strict=True)
-        self._prometheus = prometheus
+        self.prometheus = prometheus
         self._autoscalers = autoscalers
         self._rule_namespace = rule_namespace
 
@@ -70,7 +70,7 @@ class ChangeReader(Reader):
 
     @cached_property
     def trial(self) -> Trial:
-        return try_queries(self._prometheus, self._autoscalers)
+        return try_queries(self.prometheus, self._autoscalers)
 
     @cached_property
     def targets(self) -> Mapping[Key, TargetState]:
@@ -98,7 +98,7 @@ class ChangeReader(Reader):
             namespaces=self.namespaces if self._are_namespaces_selected else (),
             hpas=[*{**self.existing.hpas, **wanted}.values()],
             scaled_objects=self._scaled_objects,
-            prometheus=PrometheusState(self._prometheus.name, error=trial.error),
+            prometheus=PrometheusState(self.prometheus.name, error=trial.error),
             apis=[_api(Owner(group, self.api_service(group, "v1beta1"))) for group in self._groups],
             autoscalers=[
                 AutoscalerState(
