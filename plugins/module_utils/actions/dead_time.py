@@ -11,7 +11,7 @@ from ..autoscaling.spec import Autoscaler
 from ..cluster.errors import ApiError
 from ..hops import Hop
 from ..kube.labels import is_managed
-from ..kube.objects import Manifest, labels_of, made_s, scaled_pod_spec, start_s
+from ..kube.objects import Key, Manifest, labels_of, made_s, scaled_pod_spec, start_s
 from ..kube.rollouts import HASH
 from ..reading.change_reader import ChangeReader
 from ..reading.pods import read_pods

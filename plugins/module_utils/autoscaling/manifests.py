@@ -89,11 +89,6 @@ def rule_names(autoscaler: Autoscaler) -> list[str]:
     return [*shared, workload_rule_name(autoscaler.key)] if _workload_metrics(autoscaler) else shared
 
 
-def profiles_of(autoscalers: Iterable[Autoscaler]) -> list[Profile]:
-    """Each profile once, in the order of first use."""
-    return list(dict.fromkeys(profile for autoscaler in autoscalers for profile in autoscaler.profiles))
-
-
 def shared_profiles(autoscalers: Iterable[Autoscaler]) -> list[tuple[str, Profile]]:
     """Each profile with a rule, once for each namespace that has its own rule; in the order of first use.
 

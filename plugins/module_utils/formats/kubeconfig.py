@@ -363,7 +363,7 @@ def _joined(data: Any) -> str | None:
 def _subject(user: Mapping[str, Any]) -> bytes | None:
     try:
         return subject(base64.b64decode(str(user["client-certificate-data"])).decode())
-    except (KeyError, ValueError, IndexError):
+    except (KeyError, ValueError):
         return None
 
 
