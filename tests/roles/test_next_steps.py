@@ -59,7 +59,7 @@ def test_the_only_node_is_drained_whatever_budgets_say(nodes: int, passes_over: 
     tasks = DataLoader().load_from_file(str(path), trusted_as_template=True)
     [drain] = [row for task in tasks for row in task.get("block", []) if row["name"] == "Drain the node"]
     asked = {"options": {}, "timeout": 600}
-    told = {"_common_nodes_beside": {"resources": [{}] * nodes}, "_common_drain": asked, **drain["vars"]}
+    told = {"__maintain_nodes_beside": {"resources": [{}] * nodes}, "_common_drain": asked, **drain["vars"]}
     options = RoleValues("_common", {}, told)[drain["kubernetes.core.k8s_drain"]["delete_options"].strip("{} ")]
 
     assert options["disable_eviction"] == passes_over
