@@ -23,7 +23,7 @@ def names_of(objects: Iterable[Manifest]) -> str:
     return enumeration([name_of(manifest) for manifest in objects])
 
 
-def names_of_pods(pods: Sequence[Manifest]) -> str:
+def pods_text(pods: Sequence[Manifest]) -> str:
     return enumeration([pod["metadata"]["name"] for pod in pods])
 
 

@@ -11,13 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..kube.labels import CORDONED, MIG_BEFORE
+from ..kube.labels import CORDONED_FOR_MIG, MIG_BEFORE
 from ..kube.objects import Manifest, labels_of, name_of
 
 CONFIG_LABEL = "nvidia.com/mig.config"
 STATE_LABEL = "nvidia.com/mig.config.state"
-# Distinguishes the role's cordon from an existing one, which stays.
-CORDON_ANNOTATION = f"{CORDONED}mig"
 WHOLE = "all-disabled"
 
 _MANAGER_LABEL = "nvidia.com/gpu.deploy.mig-manager"
@@ -69,7 +67,7 @@ def changes(request: Request, nodes: Sequence[Manifest]) -> list[Change]:
 def _change(request: Request, node: Manifest) -> Change | None:
     labels, annotations = labels_of(node), node["metadata"].get("annotations") or {}
     has = labels.get(CONFIG_LABEL, "")
-    is_ours, is_marked = MIG_BEFORE in annotations, CORDON_ANNOTATION in annotations
+    is_ours, is_marked = MIG_BEFORE in annotations, CORDONED_FOR_MIG in annotations
     before = annotations.get(MIG_BEFORE, has)
     wanted = request.profile if request.is_present else before or WHOLE
     applied = has == wanted and labels.get(STATE_LABEL) == "success"
@@ -84,7 +82,7 @@ def _change(request: Request, node: Manifest) -> Change | None:
         wanted=wanted,
         applied=applied,
         cordoned=is_unschedulable and not is_marked,
-        cordon={CORDON_ANNOTATION: ""},
+        cordon={CORDONED_FOR_MIG: ""},
         # The manager's report of the previous profile would count for this one. It acts on changes of the label, and
         # does not report an applied profile again.
         start={
@@ -98,10 +96,10 @@ def _change(request: Request, node: Manifest) -> Change | None:
 def _end(request: Request, before: str) -> dict[str, Any]:
     """A removal also deletes this annotation, and the profile if the node had none before."""
     if request.is_present:
-        return {"labels": {}, "annotations": {CORDON_ANNOTATION: None}}
+        return {"labels": {}, "annotations": {CORDONED_FOR_MIG: None}}
     return {
         "labels": {} if before else {CONFIG_LABEL: None, STATE_LABEL: None},
-        "annotations": {CORDON_ANNOTATION: None, MIG_BEFORE: None},
+        "annotations": {CORDONED_FOR_MIG: None, MIG_BEFORE: None},
     }
 
 

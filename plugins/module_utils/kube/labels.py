@@ -23,6 +23,8 @@ INVENTORY = "kubegpu.autoscale/inventory"
 NAMESPACE = "kubegpu.autoscale/namespace"
 # Begins the annotations of nodes that a run takes out of service, until it returns them.
 CORDONED = "kubegpu.autoscale/cordoned-for-"
+# Distinguishes the cordon of gpu_mig from an existing one, which stays.
+CORDONED_FOR_MIG = "kubegpu.autoscale/cordoned-for-mig"
 # On the objects of an autoscaler: its profile.
 METRIC_LABEL = "kubegpu.autoscale/metric"
 # Annotation on the rule of one workload: its autoscaler.

@@ -7,7 +7,7 @@ from ...diagnosis.check import ALL, CheckResult, FindingType, check
 from ...hops import Hop
 from ...kube.objects import Key, Manifest, labels_of, youngest
 from ...kube.resource_claims import limits_of
-from ..finding_texts import names_of_pods
+from ..finding_texts import pods_text
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..state.metric import MetricState
@@ -210,8 +210,7 @@ def each_pod_is_named(state: State) -> Iterator[CheckResult]:
             yield CheckResult(
                 POD_WITHOUT_SERIES,
                 f"pods of {autoscaler.workload}",
-                f"no row of {' or '.join(metric.sources)} names {names_of_pods(pods)}"
-                f"{f' on node {node}' if node else ''}",
+                f"no row of {' or '.join(metric.sources)} names {pods_text(pods)}{f' on node {node}' if node else ''}",
                 state.affected_by([autoscaler]) | {f"node {node}"},
                 youngest(
                     [

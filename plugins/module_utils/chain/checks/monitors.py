@@ -12,7 +12,7 @@ from ...kube.label_selectors import labels_match
 from ...kube.objects import Manifest, containers_of, labels_of, name_of, youngest
 from ..controller_reports import rejection
 from ..daemon_sets import place_of
-from ..finding_texts import labels_text, names_of, names_of_pods, selector_text
+from ..finding_texts import labels_text, names_of, pods_text, selector_text
 from ..prometheus_objects import why_not_selected
 from ..state.cluster import State
 
@@ -291,7 +291,7 @@ def model_servers_are_scraped(state: State) -> Iterator[CheckResult]:
         yield CheckResult(
             POD_NOT_SCRAPED,
             f"pods of {autoscaler.workload}",
-            f"`up` has no series of {names_of_pods(pods)}, and {why}",
+            f"`up` has no series of {pods_text(pods)}, and {why}",
             state.affected_by([autoscaler]),
             youngest(
                 [state.readable_s(pods), *(state.clock.last_change_age_s(monitor) for monitor in monitors)],

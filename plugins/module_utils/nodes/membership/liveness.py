@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...kube.objects import is_ready
 from .etcd_members import Member
 
 
@@ -98,8 +99,3 @@ def _name(node: Mapping[str, Any]) -> str:
 def internal_address(node: Mapping[str, Any]) -> str:
     addresses = node.get("status", {}).get("addresses") or ()
     return next((str(row["address"]) for row in addresses if row["type"] == "InternalIP"), "")
-
-
-def is_ready(node: Mapping[str, Any]) -> bool:
-    conditions = node.get("status", {}).get("conditions") or ()
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
