@@ -13,6 +13,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 PREFIX = "DCGM_FI_"
+# Two witnesses of the load of a GPU.
+GPU_UTIL = "DCGM_FI_DEV_GPU_UTIL"
+ENGINE_ACTIVE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 
 NAMES_IN_1X: Mapping[str, str] = MappingProxyType(
     {
@@ -25,7 +28,7 @@ NAMES_IN_1X: Mapping[str, str] = MappingProxyType(
         "DCGM_FI_DEV_PCIE_TX_THROUGHPUT": "dcgm_pcie_tx_throughput",
         "DCGM_FI_DEV_PCIE_RX_THROUGHPUT": "dcgm_pcie_rx_throughput",
         "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": "dcgm_pcie_replay_counter",
-        "DCGM_FI_DEV_GPU_UTIL": "dcgm_gpu_utilization",
+        GPU_UTIL: "dcgm_gpu_utilization",
         "DCGM_FI_DEV_MEM_COPY_UTIL": "dcgm_mem_copy_utilization",
         "DCGM_FI_DEV_ENC_UTIL": "dcgm_enc_utilization",
         "DCGM_FI_DEV_DEC_UTIL": "dcgm_dec_utilization",
@@ -50,7 +53,7 @@ NAMES_IN_1X: Mapping[str, str] = MappingProxyType(
         "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL": "dcgm_nvlink_replay_error_count_total",
         "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL": "dcgm_nvlink_recovery_error_count_total",
         "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": "dcgm_nvlink_bandwidth_total",
-        "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "dcgm_fi_prof_gr_engine_active",
+        ENGINE_ACTIVE: "dcgm_fi_prof_gr_engine_active",
         "DCGM_FI_PROF_SM_ACTIVE": "dcgm_fi_prof_sm_active",
         "DCGM_FI_PROF_SM_OCCUPANCY": "dcgm_fi_prof_sm_occupancy",
         "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": "dcgm_fi_prof_pipe_tensor_active",

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .dcgm_fields import any_of
+from .dcgm_fields import ENGINE_ACTIVE, GPU_UTIL, any_of
 from .promql import equal, one_of
 
 # Labels of the scrape targets: each with a value, or with several of which one must match.
@@ -44,7 +44,7 @@ class Input:
 
 
 INPUTS: Mapping[str, Input] = {
-    "exporter": Input("GPUs", any_of(("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"))),
+    "exporter": Input("GPUs", any_of((GPU_UTIL, ENGINE_ACTIVE))),
     "kube_state_metrics": Input("states of pods", "kube_pod_owner|kube_pod_container_resource_requests"),
     # Each team scrapes its own, in jobs of any name. A row counts for the pod whose target Prometheus scraped: `up`.
     "model_servers": Input(

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from ..errors import HopError
 from ..hops import Hop
+from .dcgm_fields import ENGINE_ACTIVE, GPU_UTIL
 from .inputs import read_by
 from .kube_names import is_label_value, is_qualified_name
 from .options import is_text, shown
@@ -389,12 +390,12 @@ def _memory(field: str) -> str:
     return f"(DCGM_FI_DEV_FB_{field}{{$rows}} >= 0 < 1e9)"
 
 
-_GPU_UTIL = Source(DCGM_EXPORTER, ("DCGM_FI_DEV_GPU_UTIL",), limit=100)
+_GPU_UTIL = Source(DCGM_EXPORTER, (GPU_UTIL,), limit=100)
 # Sum over a pod's processes, which are rounded and sampled separately.
 MOST_OF_PROCESSES = 1000
-_PROCESSES_UTIL = Source(DCGM_EXPORTER, ("DCGM_FI_DEV_GPU_UTIL",), limit=MOST_OF_PROCESSES, full=100)
-_ENGINE = _profiled("DCGM_FI_PROF_GR_ENGINE_ACTIVE")
-_ENGINE_OF_INSTANCES = _profiled("DCGM_FI_PROF_GR_ENGINE_ACTIVE", matchers='GPU_I_ID!=""')
+_PROCESSES_UTIL = Source(DCGM_EXPORTER, (GPU_UTIL,), limit=MOST_OF_PROCESSES, full=100)
+_ENGINE = _profiled(ENGINE_ACTIVE)
+_ENGINE_OF_INSTANCES = _profiled(ENGINE_ACTIVE, matchers='GPU_I_ID!=""')
 _SM_OR_DRAM = _profiled("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE")
 _MEMORY_USED = Source(
     DCGM_EXPORTER,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..kube.labels import NAME_LABEL
 from ..kube.objects import Manifest, condition
 
 
@@ -41,7 +42,7 @@ class Owner:
 
     def _is_called(self, name: str) -> bool:
         labels = ((self.api_service or {}).get("metadata") or {}).get("labels") or {}
-        names = (self.service, labels.get("app.kubernetes.io/name", ""), labels.get("app", ""))
+        names = (self.service, labels.get(NAME_LABEL, ""), labels.get("app", ""))
         return any(name in found for found in names)
 
     @property

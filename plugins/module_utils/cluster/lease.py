@@ -12,9 +12,7 @@ from ..errors import HopError
 from ..hops import Hop
 from ..kube.objects import Manifest
 from .errors import ApiError
-from .kube import KubeClient, Resource
-
-LEASES = Resource("coordination.k8s.io/v1", "Lease", "leases")
+from .kube import LEASES, KubeClient
 
 # Seconds for which a killed run blocks others. Renewed often enough to tolerate two lost requests.
 DURATION_S = 60

@@ -20,7 +20,7 @@ from ..kube.known_components import (
     plugin_container,
 )
 from ..kube.label_selectors import labels_match, labels_that_match
-from ..kube.labels import DEFAULT_INVENTORY, RELEASE, inventory_of, is_managed
+from ..kube.labels import DEFAULT_INVENTORY, NAME_LABEL, RELEASE, inventory_of, is_managed
 from ..kube.objects import Manifest, containers_of, flag, key_of, labels_of, name_of, owners, seconds
 from ..kube.visible_devices import depends_on_variable, is_rolled_out
 
@@ -148,7 +148,7 @@ def _server(api: Manifest, objects: Objects) -> dict[str, Any]:
     """The server of a metrics API. Without a service it is the API server."""
     service = (api.get("spec") or {}).get("service") or {}
     name = f"{service['namespace']}/{service['name']}" if service else ""
-    names = (name, labels_of(api).get("app.kubernetes.io/name", ""), labels_of(api).get("app", ""))
+    names = (name, labels_of(api).get(NAME_LABEL, ""), labels_of(api).get("app", ""))
     is_adapter = any("prometheus-adapter" in name for name in names)
     return {"service": name, **_ownership(api, objects), "is_adapter": is_adapter}
 
@@ -157,7 +157,7 @@ def _operated(objects: Objects) -> Iterable[dict[str, Any]]:
     """Prometheus objects of the operator, each with its service."""
     for prometheus in objects.prometheuses:
         spec, metadata = prometheus.get("spec") or {}, prometheus["metadata"]
-        labels = {"app.kubernetes.io/name": "prometheus", "operator.prometheus.io/name": metadata["name"]}
+        labels = {NAME_LABEL: "prometheus", "operator.prometheus.io/name": metadata["name"]}
         labels |= {"prometheus": metadata["name"], "app.kubernetes.io/instance": metadata["name"]}
         yield {
             **_entry(prometheus, objects),

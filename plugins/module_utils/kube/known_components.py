@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .labels import NAME_LABEL
 from .objects import Manifest, arguments, containers_of, environment, labels_of
 
 Container = Mapping[str, Any]
@@ -57,11 +58,10 @@ class Sign:
         )
 
 
-_NAME = "app.kubernetes.io/name"
 OPERATOR = Sign(
     re.compile(r"(^|/)prometheus-operator([:@]|$)"),
     argument=re.compile(r"^--prometheus-config-reloader(=|$)"),
-    labels={_NAME: ("prometheus-operator",)},
+    labels={NAME_LABEL: ("prometheus-operator",)},
 )
 PROMETHEUS = Sign(
     re.compile(r"(^|/)(prometheus|prometheus-rhel\d+)([:@]|$)"),
@@ -70,7 +70,10 @@ PROMETHEUS = Sign(
 EXPORTER = Sign(
     re.compile(r"dcgm-exporter"),
     variable="DCGM_EXPORTER_",
-    labels={_NAME: ("dcgm-exporter",), "app": ("dcgm-exporter", "nvidia-dcgm-exporter", "nvidia-dcgm-exporter-dra")},
+    labels={
+        NAME_LABEL: ("dcgm-exporter",),
+        "app": ("dcgm-exporter", "nvidia-dcgm-exporter", "nvidia-dcgm-exporter-dra"),
+    },
 )
 # It creates neither plugin nor exporter before a node has a GPU.
 GPU_OPERATOR = Sign(
@@ -93,7 +96,7 @@ DRA = Sign(
 NODE_FEATURE_DISCOVERY = Sign(
     re.compile(r"node-feature-discovery"),
     argument=re.compile(r"(^|/)nfd-(master|worker)$"),
-    labels={_NAME: ("node-feature-discovery",)},
+    labels={NAME_LABEL: ("node-feature-discovery",)},
 )
 
 _PLUGIN = re.compile(r"nvidia.*device-plugin|k8s-device-plugin|nvidia-gpu-device-plugin")

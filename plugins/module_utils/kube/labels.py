@@ -11,6 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from .objects import labels_of
+
+NAME_LABEL = "app.kubernetes.io/name"
 MANAGER = "kubegpu.autoscale"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 # The part of the collection to which an object belongs.
@@ -51,7 +54,7 @@ _LONGEST = 63
 
 def is_managed(manifest: Mapping[str, Any]) -> bool:
     """Whether this collection created the object, for any inventory."""
-    return _labels(manifest).get(MANAGED_BY) == MANAGER
+    return labels_of(manifest).get(MANAGED_BY) == MANAGER
 
 
 def is_of(manifest: Mapping[str, Any], inventory: str) -> bool:
@@ -61,12 +64,12 @@ def is_of(manifest: Mapping[str, Any], inventory: str) -> bool:
 
 def inventory_of(manifest: Mapping[str, Any]) -> str:
     """The ID of the object's inventory; can be empty."""
-    return str(_labels(manifest).get(INVENTORY) or "")
+    return str(labels_of(manifest).get(INVENTORY) or "")
 
 
 def namespace_of(manifest: Mapping[str, Any]) -> str:
     """The one namespace that a rule serves; empty if it serves all."""
-    return str(_labels(manifest).get(NAMESPACE) or "")
+    return str(labels_of(manifest).get(NAMESPACE) or "")
 
 
 def maker(manifest: Mapping[str, Any]) -> str:
@@ -92,7 +95,7 @@ def marked(manifest: Mapping[str, Any], inventory: str, part_of: str | None = No
     """The object with the labels of its inventory, and of its part of the collection if it has one."""
     metadata = manifest["metadata"]
     part = {PART_OF: part_of} if part_of else {}
-    return {**manifest, "metadata": {**metadata, "labels": {**_labels(manifest), **labels(inventory), **part}}}
+    return {**manifest, "metadata": {**metadata, "labels": {**labels_of(manifest), **labels(inventory), **part}}}
 
 
 def is_inventory_id(text: str) -> bool:
@@ -104,7 +107,3 @@ def inventory_id(name: str) -> str:
     """The ID for a name: the name itself if it is a valid label value."""
     text = re.sub("[^A-Za-z0-9._-]+", "-", name)[:_LONGEST].strip("._-")
     return text or DEFAULT_INVENTORY
-
-
-def _labels(manifest: Mapping[str, Any]) -> Mapping[str, str]:
-    return manifest["metadata"].get("labels") or {}

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
-from ..autoscaling.dcgm_fields import any_of, either, in_1x, in_todays
+from ..autoscaling.dcgm_fields import ENGINE_ACTIVE, GPU_UTIL, any_of, either, in_1x, in_todays
 from ..autoscaling.keda_rules import POD_STATES
 from ..autoscaling.metrics import MOST_OF_A_RATIO, MOST_OF_PROCESSES
 from ..autoscaling.spec import KEDA, PODS, Autoscaler
@@ -21,9 +21,8 @@ from ..kube.objects import Manifest
 from .metric_values import sources_of
 from .unread_parts import UnreadParts, attempt, message_of
 
-_UTILISATION, _ENGINE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
-_IDENTIFIED = f'{_UTILISATION}{{UUID!=""}}'
-_RATIOS = any_of(f"DCGM_FI_PROF_{part}_ACTIVE" for part in ("GR_ENGINE", "SM", "DRAM"))
+_IDENTIFIED = f'{GPU_UTIL}{{UUID!=""}}'
+_RATIOS = any_of(f"DCGM_FI_PROF_{part}_ACTIVE" for part in ("GRENGINE_ACTIVE", "SM", "DRAM"))
 _NAMES = "exported_namespace, exported_pod, namespace, pod"
 # How long an earlier series excuses a missing one: the grace period of the findings about it.
 _LATELY = "2m"
@@ -33,18 +32,18 @@ _QUERIES = {
     # If a kubelet is briefly unavailable, or its node still counts as ready, the exporter reports no pod names.
     "rows_lately": f'group by ({_NAMES}) (last_over_time({{__name__=~"{{sources}}"}}[{_LATELY}]))',
     # The last Xid error is kept; all other fields are readings. The list of counters of 1.x has these two.
-    "serving": f'count by (instance) ({{__name__=~"DCGM_FI_.+|{in_1x("DCGM_FI_DEV_GPU_TEMP")}|{in_1x(_UTILISATION)}", '
+    "serving": f'count by (instance) ({{__name__=~"DCGM_FI_.+|{in_1x("DCGM_FI_DEV_GPU_TEMP")}|{in_1x(GPU_UTIL)}", '
     '__name__!="DCGM_FI_DEV_XID_ERRORS"})',
     "up": "up",
     "up_lately": f"max_over_time(up[{_LATELY}]) > 0",
     # The part of the time in which a target answers, for any interval.
     "slow": "sum_over_time(scrape_duration_seconds[2m]) / 120 > 0.75",
     # A value that a rule may use for a full GPU is not a blank.
-    "blanks": f"topk(20, {either(_UTILISATION)} > {MOST_OF_PROCESSES} or {either(_UTILISATION)} < 0 or "
+    "blanks": f"topk(20, {either(GPU_UTIL)} > {MOST_OF_PROCESSES} or {either(GPU_UTIL)} < 0 or "
     f'{{__name__=~"{_RATIOS}"}} > {MOST_OF_A_RATIO})',
-    "frozen": f"{either(f'min_over_time({_UTILISATION}[5m])')} > 90 "
-    f"and on (UUID, instance) {either(f'{_UTILISATION} offset 5m')} "
-    f"and on (UUID, instance) ({either(f'max_over_time({_ENGINE}[5m])')} == 0)",
+    "frozen": f"{either(f'min_over_time({GPU_UTIL}[5m])')} > 90 "
+    f"and on (UUID, instance) {either(f'{GPU_UTIL} offset 5m')} "
+    f"and on (UUID, instance) ({either(f'max_over_time({ENGINE_ACTIVE}[5m])')} == 0)",
     "doubled": f"count by (UUID, GPU_I_ID) (count by (UUID, GPU_I_ID, instance, job) ({either(_IDENTIFIED)})) > 1",
 }
 # Only where an HPA of KEDA reads decisions.
@@ -69,7 +68,7 @@ def ask_prometheus(
     if isinstance(clock, Exception):
         return PrometheusState(client.name, error=message_of(clock), pods=pods)
     metrics = [metric_target.metric for autoscaler in wanted for metric_target in autoscaler.metric_targets]
-    sources = {_UTILISATION, _ENGINE} | {source for metric in metrics for source in sources_of(metric)}
+    sources = {GPU_UTIL, ENGINE_ACTIVE} | {source for metric in metrics for source in sources_of(metric)}
     queries = {name: text.replace("{sources}", any_of(sources)) for name, text in _QUERIES.items()}
     if any(_reads_decisions(autoscaler) for autoscaler in wanted):
         queries |= _QUERIES_OF_DECISIONS

@@ -21,8 +21,6 @@ from .device_plugin import NODE_GRACE_S
 _START_GRACE_S = 120
 # Older restarts are ignored.
 _RECENT_S = 3600
-_PROFILED = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
-_UTILISATION = "DCGM_FI_DEV_GPU_UTIL"
 _PODS = ("nodes", "daemon_sets", "component_pods")
 
 EXPORTER_MOUNT_FAILS = FindingType(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...autoscaling.dcgm_fields import ENGINE_ACTIVE, GPU_UTIL
 from ...diagnosis.check import CheckResult, FindingType, check
 from ...errors import enumeration
 from ...hops import Hop
@@ -19,8 +20,6 @@ from .device_plugin import NODE_GRACE_S
 
 # The chart's exporter becomes ready after 45 s.
 _START_GRACE_S = 120
-_PROFILED = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
-_UTILISATION = "DCGM_FI_DEV_GPU_UTIL"
 _PODS = ("nodes", "daemon_sets", "component_pods")
 
 PROFILING_MISSING = FindingType(
@@ -43,14 +42,14 @@ def profiling(state: State) -> Iterator[CheckResult]:
         if any(metric.is_of_gpus and metric.needs_profiling for metric in autoscaler.metrics)
     ]
     names = {row.labels.get("__name__", "") for row in state.prometheus.gpu_rows}
-    if not needing or _UTILISATION not in names or _has_profiling(names):
+    if not needing or GPU_UTIL not in names or _has_profiling(names):
         return
     able = any(_may_profile(daemon_set) for daemon_set in state.agents.exporters)
     why = "these GPUs or this DCGM have none" if able else "the exporter lacks the capability SYS_ADMIN"
     yield CheckResult(
         PROFILING_MISSING,
         first_and_rest("autoscaler", map(str, needing)),
-        f"Prometheus has {_UTILISATION}, but no DCGM_FI_PROF_*: {why}",
+        f"Prometheus has {GPU_UTIL}, but no DCGM_FI_PROF_*: {why}",
         state.affected_by(needing),
         youngest(
             [state.prometheus_age_s, *(state.clock.condition_age_s(pod, "Ready") for pod in state.agents.exporter_pods)]
@@ -83,7 +82,7 @@ def profiling_frozen(state: State) -> Iterator[CheckResult]:
         yield CheckResult(
             PROFILING_FROZEN,
             f"GPU {row.labels.get('UUID')}",
-            f"{_UTILISATION} is at least {row.value:g} and {_PROFILED} is 0 for 5 minutes",
+            f"{GPU_UTIL} is at least {row.value:g} and {ENGINE_ACTIVE} is 0 for 5 minutes",
             state.affected_by(users) if users else frozenset(),
         )
 
@@ -188,11 +187,11 @@ def profiling_by_node(state: State) -> Iterator[CheckResult]:
     }
     exporters = state.agents.by_node(state.agents.exporters)
     for node in sorted(needed) if any(map(_has_profiling, fields.values())) else ():
-        if _UTILISATION in fields.get(node, ()) and not _has_profiling(fields[node]):
+        if GPU_UTIL in fields.get(node, ()) and not _has_profiling(fields[node]):
             yield CheckResult(
                 PROFILING_MISSING,
                 f"node {node}",
-                f"its exporter reports {_UTILISATION}, but no DCGM_FI_PROF_*, which other nodes have",
+                f"its exporter reports {GPU_UTIL}, but no DCGM_FI_PROF_*, which other nodes have",
                 state.affected_by_nodes([node]),
                 state.readable_s(exporters.get(node, ())),
                 template_vars={"why": "one GPU of a node without them is enough"},

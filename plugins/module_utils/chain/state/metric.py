@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from math import isnan
 from typing import Any
 
+from ...autoscaling.dcgm_fields import GPU_UTIL
 from ...autoscaling.promql import DCGM_EXPORTER
 from ...autoscaling.spec import ADAPTER
 from ...hops import CHAIN, Hop
@@ -70,7 +71,7 @@ class MetricState:
     @property
     def is_blank_on_mig(self) -> bool:
         """The driver reports no utilisation of MIG instances."""
-        return set(self.sources) == {"DCGM_FI_DEV_GPU_UTIL"}
+        return set(self.sources) == {GPU_UTIL}
 
     @property
     def missing_in_api(self) -> list[str]:
