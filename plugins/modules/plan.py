@@ -52,40 +52,24 @@ EXAMPLES = r"""
 
 RETURN = r"""
 refused:
-  description: Reasons to change nothing, one sentence each.
+  description:
+    - Reasons to change nothing, one sentence each. C(broken) are problems after the changes, and C(notices) warnings.
   returned: always
   type: list
   elements: str
-broken:
-  description: Problems after the changes, one sentence each.
-  returned: for server roles
-  type: list
-  elements: str
-notices:
-  description: Information after the changes, one sentence each.
-  returned: for server roles
-  type: list
-  elements: str
-hop:
-  description: Hop of the plan in the doctor's report.
-  returned: for server roles
-  type: str
-  sample: driver
+steps:
+  description: The steps of the role, each with whether it is executed. C(ask_x) is true if C(x) has to be read.
+  returned: if the role has optional steps
+  type: dict
 findings:
-  description: Findings about the server for the doctor's report, in the format of M(kubegpu.autoscale.gpu_doctor).
+  description:
+    - Findings about the server for the doctor's report, in the format of M(kubegpu.autoscale.gpu_doctor). C(hop) is
+      their hop.
   returned: for server roles
   type: list
   elements: dict
 packages:
-  description: Repository and packages, with what is installed and what changes.
+  description: Repository and packages, with what is installed and what changes. C(files) are paths on the server.
   returned: for server roles
-  type: dict
-files:
-  description: Paths of the files to write on the server, by kind.
-  returned: for server roles
-  type: dict
-steps:
-  description: The steps of the role, each with whether it is executed. C(ask_x) is true if C(x) has to be read.
-  returned: if the role has optional steps
   type: dict
 """

@@ -31,7 +31,7 @@ CHARTS = [
 OF_CHARTS = {f"{role}_values" for role in CHARTS} | {"kubernetes_cni_values"}  # module chart_release
 OF_MODULES = {
     *(f"{role}_prometheus" for role in ("gpu_autoscaling", "gpu_doctor", "gpu_loadtest", "gpu_proof")),
-    *("gpu_autoscaling_autoscalers", "gpu_loadtest_headers", "kubegpu_prometheus"),
+    *("gpu_autoscaling_autoscalers", "gpu_loadtest_headers"),
 }
 OF_KUBERNETES = (
     *("kubernetes_cluster_config", "kubernetes_kubelet_config", "kubernetes_kubeproxy_config", "kubernetes_patches"),
@@ -40,7 +40,7 @@ OF_KUBERNETES = (
 OF_SERVERS = {"containerd_config", *OF_KUBERNETES} - OF_CHARTS
 # Labels, selectors and settings of kubectl: everybody who reads the cluster reads them.
 PUBLIC = re.compile(
-    r"_(labels|annotations|node_selector|tolerations|drain_options|storage|public_dashboards|source)$|^_common_|^kubegpu_(fleet|versions)$"
+    r"_(labels|annotations|node_selector|tolerations|drain_options|storage|public_dashboards|source)$|^_common_|^kubegpu_versions$"
 )
 
 

@@ -69,6 +69,11 @@ def test_a_text_has_the_type_of_its_option(role: str, kind: type[Any], field: st
             typed(role, kind, field, **{variable: "neither"})
 
 
+def test_each_shared_option_is_of_a_plan() -> None:
+    shared = {variable for _role, _kind, _field, variable in FIELDS if variable.startswith("kubegpu_")}
+    assert {*specification("_common")} <= shared | {"kubegpu_inventory_id"}
+
+
 def tasks(node: Any) -> Iterator[dict[str, Any]]:
     """Arguments of all tasks that plan, below a value of YAML."""
     for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
