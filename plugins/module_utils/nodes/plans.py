@@ -18,7 +18,7 @@ from .maintain.plan import maintain_plan
 from .maintain.turn import turn_plan
 from .pod_reach.plan import ReachOptions, reach_plan
 from .restore import RestoreOptions, restore_plan
-from .server.plan import server_plan, servers_plan
+from .server.plan import ClusterOptions, cluster_plan, server_plan, servers_plan
 from .toolkit.decisions import ToolkitOptions
 from .toolkit.plan import toolkit_plan
 from .toolkit.unrequested_gpus import UnrequestedOptions, unrequested_plan
@@ -31,6 +31,7 @@ PLANS: dict[str, Plan] = {
     "containerd": Plan(containerd_plan, (ContainerdOptions,)),
     "containerd.drop_in": Plan(drop_in_plan),
     "kubernetes": Plan(kubernetes_plan, (KubernetesOptions, UpkeepOptions)),
+    "kubernetes.cluster": Plan(cluster_plan, (ClusterOptions,)),
     "kubernetes.reach": Plan(reach_plan, (ReachOptions,)),
     "kubernetes.restore": Plan(restore_plan, (RestoreOptions,)),
     "kubernetes.turn": Plan(turn_plan),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ...diagnosis.check import Check, S
@@ -32,7 +33,7 @@ def server_plan(survey: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def servers_plan(survey: Mapping[str, Any]) -> dict[str, Any]:
-    """survey: the host, and fields of Servers."""
+    """survey: the host, and fields of Servers. Whether a play has the servers that it needs, under different names."""
     servers = Servers(
         Host.of(survey["host"]),
         wanted=tuple(survey.get("wanted", ())),
@@ -40,10 +41,26 @@ def servers_plan(survey: Mapping[str, Any]) -> dict[str, Any]:
         needed=tuple(survey.get("needed", ())),
         fail_fast=survey.get("fail_fast", True),
         hostnames=survey.get("hostnames", {}),
-        addresses={name: Address(**address) for name, address in survey.get("addresses", {}).items()},
-        control_planes=tuple(survey.get("control_planes", ())),
-        has_own_etcd=survey.get("has_own_etcd", True),
-        network=survey.get("network", ""),
+    )
+    return _refusal(SERVERS_CHECKS, servers)
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Options of the role kubernetes."""
+
+    cni: str
+    cluster_config: Mapping[str, Any]
+
+
+def cluster_plan(options: ClusterOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
+    """survey: the host, and `addresses` and `control_planes` as Servers has them. Whether servers reach each other."""
+    servers = Servers(
+        Host.of(survey["host"]),
+        addresses={name: Address(**address) for name, address in survey["addresses"].items()},
+        control_planes=tuple(survey["control_planes"]),
+        has_own_etcd="external" not in (options.cluster_config.get("etcd") or {}),
+        network=options.cni,
     )
     return _refusal(SERVERS_CHECKS, servers) | {"reached": servers.reached}
 

@@ -80,6 +80,11 @@ def of_all(**params: Any) -> list[str]:
     return plan_of("_common.servers", params)["refused"]  # type: ignore[no-any-return]
 
 
+def cluster(addresses: dict[str, Any], *control_planes: str, **options: Any) -> dict[str, Any]:
+    survey = {"addresses": addresses, "control_planes": [*control_planes]}
+    return plan_of("kubernetes.cluster", survey, **options)
+
+
 PLAY = {"wanted": ["cp1", "cp2", "gpu1"]}
 
 
@@ -145,32 +150,32 @@ RACKS = {
 
 
 def test_bridge_does_not_connect_racks_and_the_networks_that_do_are_named() -> None:
-    [refusal] = of_all(addresses=RACKS, network="bridge")
+    [refusal] = cluster(RACKS, cni="bridge")["refused"]
 
     assert "are in several subnets: cp1, a0, a1, a2, a3 and 2 more in 10.0.1.0/24; b1 in 10.0.2.0/24." in refusal
     assert "Next: set kubernetes_cni: flannel, which works across subnets (cilium and calico do, too)" in refusal
     assert "kubernetes_node_ip" in refusal
 
 
-@pytest.mark.parametrize("network", ["flannel", "cilium", "calico", "manifest", "none", ""])
-def test_other_networks_connect_racks(network: str) -> None:
-    assert of_all(addresses=RACKS, network=network) == []
+@pytest.mark.parametrize("cni", ["flannel", "cilium", "calico", "manifest", "none"])
+def test_other_networks_connect_racks(cni: str) -> None:
+    assert cluster(RACKS, cni=cni)["refused"] == []
 
 
 @pytest.mark.parametrize("other", [at("10.0.1.99", "10.0.1.0/24"), at("10.0.2.9")], ids=["one subnet", "unknown"])
 def test_bridge_connects_servers_of_one_subnet(other: dict[str, Any]) -> None:
-    assert of_all(addresses={"cp1": RACKS["cp1"], "b1": other}, network="bridge") == []
+    assert cluster({"cp1": RACKS["cp1"], "b1": other}, cni="bridge")["refused"] == []
 
 
-def reached(**params: Any) -> dict[str, list[str]]:
-    return plan_of("_common.servers", params)["reached"]  # type: ignore[no-any-return]
+def reached(addresses: dict[str, Any], *control_planes: str, **options: Any) -> dict[str, list[str]]:
+    return cluster(addresses, *control_planes, **options)["reached"]  # type: ignore[no-any-return]
 
 
 THREE = {"cp1": at("10.0.0.1"), "cp2": at("2001:db8::2"), "gpu1": at("10.0.0.9")}
 
 
 def test_what_a_server_has_to_reach_follows_from_what_it_is() -> None:
-    assert reached(addresses=THREE, control_planes=["cp1", "cp2"]) == {
+    assert reached(THREE, "cp1", "cp2") == {
         "cp1": [*(f"[2001:db8::2]:{port}" for port in (6443, 10250, 2379, 2380)), "10.0.0.9:10250"],
         "cp2": [*(f"10.0.0.1:{port}" for port in (6443, 10250, 2379, 2380)), "10.0.0.9:10250"],
         "gpu1": ["10.0.0.1:6443", "[2001:db8::2]:6443"],
@@ -178,14 +183,14 @@ def test_what_a_server_has_to_reach_follows_from_what_it_is() -> None:
 
 
 def test_an_etcd_elsewhere_has_no_port_on_control_planes() -> None:
-    ports = reached(addresses=THREE, control_planes=["cp1", "cp2"], has_own_etcd=False)
+    ports = reached(THREE, "cp1", "cp2", cluster_config='{"etcd": {"external": {}}}')
     assert [address for addresses in ports.values() for address in addresses if ":23" in address] == []
 
 
 def test_nodes_that_work_already_are_not_asked_for_each_other() -> None:
     """A new server is: by the control planes, too."""
     nodes = {name: {**address, "is_node": name != "gpu1"} for name, address in THREE.items()}
-    assert reached(addresses=nodes, control_planes=["cp1", "cp2"]) == {
+    assert reached(nodes, "cp1", "cp2") == {
         "cp1": ["10.0.0.9:10250"],
         "cp2": ["10.0.0.9:10250"],
         "gpu1": ["10.0.0.1:6443", "[2001:db8::2]:6443"],
@@ -194,7 +199,7 @@ def test_nodes_that_work_already_are_not_asked_for_each_other() -> None:
 
 def test_the_connections_of_a_large_fleet_grow_as_its_number() -> None:
     fleet = {f"gpu{number}": at(f"10.0.{number // 250}.{number % 250 + 1}") for number in range(500)}
-    ports = reached(addresses={"cp1": at("10.1.0.1"), **fleet}, control_planes=["cp1"])
+    ports = reached({"cp1": at("10.1.0.1"), **fleet}, "cp1")
     assert sum(map(len, ports.values())) == 2 * 500
 
 
@@ -206,7 +211,7 @@ def test_each_finding_happens() -> None:
         *of_all(**PLAY),
         *of_all(**PLAY, needed=["cp1"], fail_fast=False),
         *of_all(hostnames={"a": "x", "b": "x", "c": "_"}),
-        *of_all(addresses=RACKS, network="bridge"),
+        *cluster(RACKS, cni="bridge")["refused"],
         *refused(clock_ahead=100, unreached={"10.0.0.1:6443": "no answer"}),
     ]
     assert unseen((*SERVER_CHECKS, *SERVERS_CHECKS), sentences) == []
