@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
-from ..cluster.kube import CRDS, KubeClient, Resource
+from ..cluster.kube import CRDS, KubeClient, Resource, title_of
 from ..errors import HopError
 from ..formats.yaml import manifests
 from ..hops import Hop
@@ -55,10 +55,7 @@ def _titles(kube: KubeClient, crd: Manifest) -> list[str]:
     spec = crd["spec"]
     version = next(entry["name"] for entry in spec["versions"] if entry["served"])
     kind = Resource(f"{spec['group']}/{version}", spec["names"]["kind"], spec["names"]["plural"])
-    others = [manifest["metadata"] for manifest in kube.list(kind) or () if not _is_ours(manifest)]
-    return [
-        f"{kind.kind} {'/'.join(filter(None, (metadata.get('namespace'), metadata['name'])))}" for metadata in others
-    ]
+    return [title_of(manifest, kind.kind) for manifest in kube.list(kind) or () if not _is_ours(manifest)]
 
 
 # The workers of node-feature-discovery own the objects of their node.

@@ -45,22 +45,23 @@ def has_leftovers(found: Sequence[Found], inventory: str) -> bool:
     return any(_is_ours(live, inventory) for _resource, live in found)
 
 
-def foreign_record(record: Manifest | None, inventory: str) -> HopError | None:
-    """The error about a ConfigMap with the record's name that this collection did not create."""
-    if record is None or is_managed(record):
-        return None
-    return _foreign(CONFIG_MAPS, record, inventory, f"`kubectl -n {NAMESPACE} delete configmap {NAME}`")
-
-
 def foreign_object(found: Sequence[Found], inventory: str) -> tuple[Resource, HopError] | None:
-    """The first object with a name that the proof needs and that no proof of this inventory created."""
+    """The first object with a name that the proof needs and that no proof created, and the error about it."""
     for resource, live in found:
-        name = live["metadata"]["name"]
-        if resource is PRIORITY_CLASSES and not _is_of_proof(live):
-            return resource, _foreign(resource, live, inventory, f"`kubectl delete priorityclass {name}`")
-        if resource is NAMESPACES and not _is_ours(live, inventory):
+        name, fix = live["metadata"]["name"], ""
+        if resource is CONFIG_MAPS and not is_managed(live):
+            fix = f"`kubectl -n {NAMESPACE} delete configmap {NAME}`"
+        elif resource is PRIORITY_CLASSES and not _is_of_proof(live):
+            fix = f"`kubectl delete priorityclass {name}`"
+        elif resource is NAMESPACES and not _is_ours(live, inventory):
             fix = f"`kubectl delete namespace {name}`; or set gpu_proof_namespace to a name that no namespace has"
-            return resource, _foreign(resource, live, inventory, fix)
+        if fix:
+            return resource, HopError(
+                Hop.API_SERVER,
+                seen=f"{resource.kind} {name} {maker(live)} and was not created by a proof of inventory {inventory}. "
+                "Nothing was changed",
+                fix=f"if it is not needed: {fix}",
+            )
     return None
 
 
@@ -115,15 +116,6 @@ def _is_ours(live: Manifest, inventory: str) -> bool:
 
 def _is_of_proof(live: Manifest) -> bool:
     return is_managed(live) and labels_of(live).get(PART_OF) == manifests.PART
-
-
-def _foreign(resource: Resource, live: Manifest, inventory: str, fix: str) -> HopError:
-    return HopError(
-        Hop.API_SERVER,
-        seen=f"{resource.kind} {live['metadata']['name']} {maker(live)} and was not created by a proof of "
-        f"inventory {inventory}. Nothing was changed",
-        fix=f"if it is not needed: {fix}",
-    )
 
 
 def _wait_until_gone(kube: KubeClient, name: str) -> None:

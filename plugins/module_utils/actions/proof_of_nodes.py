@@ -13,8 +13,7 @@ from ..formats.times import timestamp
 from ..kube.objects import Manifest
 from ..proof import manifests
 from ..proof.due_proofs import Due
-from ..proof.pods import has_ended, missing_room
-from ..proof.verdict import Basis, Ended, Verdict, node_verdict
+from ..proof.verdict import Basis, Ended, Verdict, has_ended, missing_room, node_verdict
 from ..reading.proof_reader import POLICIES
 from .wait import Deadline, wait_until
 

@@ -28,13 +28,13 @@ from ..proof import manifests
 from ..proof.basis import ClusterParts
 from ..proof.due_proofs import ProofPlan, plan
 from ..proof.nodes import GpuServer
-from ..proof.pods import missing_room
 from ..proof.record import NAME, NAMESPACE, VISIBLE, Entry, Record
 from ..proof.verdict import (
     Basis,
     Verdict,
     chain_row,
     missing_evidence,
+    missing_room,
     server_errors,
     takes_workload,
     unproven,
@@ -45,7 +45,6 @@ from .outcome import Outcome
 from .proof_objects import (
     find_objects,
     foreign_object,
-    foreign_record,
     has_leftovers,
     remove_objects,
     temporary_objects,
@@ -179,10 +178,9 @@ def _find_leftovers(kube: KubeClient, request: Request, record: Manifest | None)
     Raises: HopError if an object that no proof created has a name that this one needs.
     """
     inventory = request.options.inventory
-    if error := foreign_record(record, inventory):
-        raise error
     found = find_objects(kube, request.options)
-    if foreign := foreign_object(found, inventory):
+    named = [*([(CONFIG_MAPS, record)] if record else []), *found]
+    if foreign := foreign_object(named, inventory):
         resource, error = foreign
         if resource is NAMESPACES:
             _lease(kube, request).refuse_if_held()  # it may belong to another run in progress

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from ..errors import HopError
 from ..hops import Hop
 from ..kube.labels import MANAGED_BY, MANAGER, maker
-from ..kube.objects import HPA_VERSION, Manifest
+from ..kube.objects import HPA_VERSION, Manifest, name_of
 from .errors import ANONYMOUS, ApiError
 from .ownership import is_up_to_date
 from .rights import nobody
@@ -106,8 +106,7 @@ def group_path(api_version: str) -> str:
 
 def title_of(manifest: Manifest, kind: str = "") -> str:
     """An object for a message: kind, namespace and name. kind: of an item of a list, which has none."""
-    metadata = manifest["metadata"]
-    return f"{kind or manifest['kind']} {'/'.join(filter(None, (metadata.get('namespace'), metadata['name'])))}"
+    return f"{kind or manifest['kind']} {name_of(manifest)}"
 
 
 class KubeClient:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,16 +11,18 @@ from typing import Any
 from ..chain.waiting_pods import Awaited, report
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from ..kube.objects import Manifest
+from ..kube.objects import Manifest, condition, statuses
 from . import manifests
 from .cuda import CudaRun, cuda_errors, missing_gpus, read, together, unfinished_fabric, unrequested_gpus
 from .due_proofs import Due, ProofPlan, in_use, may_count
 from .nodes import ProofNode
-from .pods import has_ended, is_displaced, message, missing_room
 from .record import DENIED, VISIBLE, Entry, Record
 
 # Nodes whose reasons an error gives.
 SHOWN_NODES = 3
+_ENDED = ("Succeeded", "Failed")
+# The scheduler's message for a full node.
+_NO_ROOM = re.compile(r"Insufficient [\w./-]*\w|Too many pods")
 
 
 @dataclass(frozen=True)
@@ -101,32 +104,42 @@ def node_verdict(
     due: Due, basis: Basis, options: manifests.Options, ended: Ended, cuda: Sequence[str], idle: Sequence[str]
 ) -> Verdict:
     """cuda, idle: names of the node's pods, with and without a request of GPUs."""
+    unrequested, visible = _unrequested(due.node, [ended.pods.get(name) for name in idle])
+    broken = basis.broken.get(due.node.name) or (visible if basis.denies else None)
+    verdict = _cuda_verdict(due, basis, options, ended, [ended.pods.get(name) for name in cuda], unrequested, broken)
+    if visible is None:
+        return verdict
+    if basis.denies:
+        return replace(verdict, errors=[visible, *verdict.errors])
+    return replace(verdict, warnings=[str(visible)])
+
+
+def _cuda_verdict(
+    due: Due,
+    basis: Basis,
+    options: manifests.Options,
+    ended: Ended,
+    pods: Sequence[Manifest | None],
+    unrequested: str,
+    broken: HopError | None,
+) -> Verdict:
     node, before = due.node, basis.entry_of(due.node)
-    idle_pods = [ended.pods.get(name) for name in idle]
-    unrequested, open_error = _unrequested(node, idle_pods)
-    is_error = open_error is not None and basis.denies
-    notes: dict[str, Any] = {
-        "errors": [open_error] if open_error and is_error else [],
-        "warnings": [str(open_error)] if open_error and not is_error else [],
-    }
-    broken = basis.broken.get(node.name) or (open_error if is_error else None)
-    pods = [ended.pods.get(name) for name in cuda]
-    done = [pod for pod in pods if pod is not None and has_ended(pod) and not is_displaced(pod)]
-    run = together([read(message(pod)) for pod in done])
-    is_decided = len(done) == len(pods) or bool(run.failures)
-    if not is_decided and broken is None:
-        pod = next(pod for pod in pods if pod not in done)
-        if pod is None or is_displaced(pod):
-            return _with(waiting(node, "its pod was preempted, evicted or deleted", basis), notes)
-        if lack := missing_room(pod):
-            return _with(waiting(node, f"its pod has no room: {lack}", basis), notes)
-        error = _not_started(node, pod, ended.events, options)
-        return _with(_failed(node, error, before, ended.at), {**notes, "errors": [*notes["errors"], error]})
-    errors = cuda_errors(node, run) if is_decided else []
-    notes["errors"] += errors
-    if reason := next(iter(errors), broken):
-        return _with(_failed(node, reason, before, ended.at, unrequested), notes)
-    return _with(_proven(due, run, before, ended, unrequested), notes)
+    done = [pod for pod in pods if pod is not None and has_ended(pod) and not _is_displaced(pod)]
+    run = together([read(_message(pod)) for pod in done])
+    if len(done) == len(pods) or run.failures:
+        errors = cuda_errors(node, run)
+        reason = next(iter(errors), broken)
+        failed = reason and _failed(node, reason, before, ended.at, unrequested, errors)
+        return failed or _proven(due, run, before, ended, unrequested)
+    if broken is not None:
+        return _failed(node, broken, before, ended.at, unrequested)
+    pod = next(pod for pod in pods if pod not in done)
+    if pod is None or _is_displaced(pod):
+        return waiting(node, "its pod was preempted, evicted or deleted", basis)
+    if lack := missing_room(pod):
+        return waiting(node, f"its pod has no room: {lack}", basis)
+    error = _not_started(node, pod, ended.events, options)
+    return _failed(node, error, before, ended.at, errors=[error])
 
 
 def waiting(node: ProofNode, reason: str, basis: Basis) -> Verdict:
@@ -217,13 +230,9 @@ def takes_workload(node: ProofNode) -> bool:
     return node.is_ready and not node.is_cordoned and not node.is_shared and node.free > 0
 
 
-def _with(verdict: Verdict, notes: Mapping[str, Any]) -> Verdict:
-    return replace(verdict, errors=[*notes["errors"], *verdict.errors], warnings=notes["warnings"])
-
-
 def _unrequested(node: ProofNode, pods: Sequence[Manifest | None]) -> tuple[str, HopError | None]:
     """Whether pods without a request see GPUs; empty if one of them has left no result, or if none could run."""
-    runs = [read(message(pod)) for pod in pods if pod is not None and has_ended(pod)]
+    runs = [read(_message(pod)) for pod in pods if pod is not None and has_ended(pod)]
     error = unrequested_gpus(node, sorted({device for run in runs for device in run.devices}))
     if error is not None:
         return VISIBLE, error
@@ -251,11 +260,18 @@ def _proven(due: Due, run: CudaRun, before: Entry | None, ended: Ended, unreques
     )
 
 
-def _failed(node: ProofNode, error: HopError, before: Entry | None, at: str, unrequested: str = "") -> Verdict:
+def _failed(
+    node: ProofNode,
+    error: HopError,
+    before: Entry | None,
+    at: str,
+    unrequested: str = "",
+    errors: Sequence[HopError] = (),
+) -> Verdict:
     """The entry keeps the number of earlier proven GPUs as expected."""
     gpus = before.gpus if before else 0
     entry = Entry(at, node.versions, node.name, gpus, error=_recorded(error), unrequested=unrequested)
-    return Verdict(node, "failed", error.seen, unrequested=unrequested, entry=entry)
+    return Verdict(node, "failed", error.seen, unrequested=unrequested, entry=entry, errors=errors)
 
 
 def _not_started(node: ProofNode, pod: Manifest, events: Sequence[Manifest], options: manifests.Options) -> HopError:
@@ -297,3 +313,26 @@ def _why_no_workload(nodes: Sequence[ProofNode]) -> str:
     if all(node.is_shared for node in nodes):
         return "every GPU is shared or split, so no pod can have a whole one"
     return "no GPU is free on a working node"
+
+
+def has_ended(pod: Manifest | None) -> bool:
+    return pod is not None and (pod.get("status") or {}).get("phase", "Unknown") in _ENDED
+
+
+def missing_room(pod: Manifest) -> str:
+    """The resource that the scheduler finds too little of on the node; empty if none."""
+    found = _NO_ROOM.search(str(condition(pod, "PodScheduled").get("message") or ""))
+    return found[0] if found else ""
+
+
+def _is_displaced(pod: Manifest) -> bool:
+    """Whether the pod was preempted or evicted; a pod that failed by itself has no such condition."""
+    return condition(pod, "DisruptionTarget").get("status") == "True"
+
+
+def _message(pod: Manifest) -> str:
+    """The container's termination message; without one, why the kubelet ended or rejected the pod."""
+    ended = [(status.get("state") or {}).get("terminated") or {} for status in statuses(pod)]
+    status = pod.get("status") or {}
+    reported = ": ".join(filter(None, (status.get("reason"), status.get("message"))))
+    return next((str(end["message"]) for end in ended if end.get("message")), reported)
