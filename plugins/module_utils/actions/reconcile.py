@@ -21,9 +21,9 @@ from ..cluster.kube import HPAS, SCALED_OBJECTS, KubeClient
 from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from ..kube.labels import AUTOSCALER_ANNOTATION, is_managed, is_of, maker
-from ..kube.objects import Key, Manifest, key_of, owners
+from ..kube.labels import is_managed, is_of, maker
 from ..reading.change_reader import ChangeReader
+from ..reading.dead_time import resolve_dead_times
 from ..reading.existing_autoscalers import (
     Existing,
     read_existing,

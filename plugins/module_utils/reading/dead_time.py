@@ -13,8 +13,8 @@ from ..hops import Hop
 from ..kube.labels import is_managed
 from ..kube.objects import Key, Manifest, labels_of, made_s, scaled_pod_spec, start_s
 from ..kube.rollouts import HASH
-from ..reading.change_reader import ChangeReader
-from ..reading.pods import read_pods
+from .change_reader import ChangeReader
+from .pods import read_pods
 
 # A longer dead time is measured again in each run: the first pods of a workload also pull its image, and many that
 # start at once slow each other down. Existing pods started faster than this.
@@ -81,7 +81,7 @@ def _measure(reader: ChangeReader, autoscalers: Sequence[Autoscaler], evaluate_s
     if not measured:
         return {}
     # Imported here, because most runs find every dead time on its HPA.
-    from ..reading.intervals import Intervals
+    from .intervals import Intervals
 
     intervals = Intervals(reader.kube, reader.prometheus, evaluate_s)
     return {
