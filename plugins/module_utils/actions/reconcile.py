@@ -21,7 +21,8 @@ from ..cluster.kube import HPAS, SCALED_OBJECTS, KubeClient
 from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from ..kube.labels import is_managed, is_of, maker
+from ..kube.labels import AUTOSCALER_ANNOTATION, is_managed, is_of, maker
+from ..kube.objects import Key, Manifest, key_of, owners
 from ..reading.change_reader import ChangeReader
 from ..reading.dead_time import resolve_dead_times
 from ..reading.existing_autoscalers import (
@@ -33,7 +34,6 @@ from ..reading.existing_autoscalers import (
     shared,
 )
 from ..reading.query_trial import candidates_of
-from .dead_time import resolve_dead_times
 from .divide_gpus import divide_gpus
 from .outcome import Outcome
 from .preflight import preflight
