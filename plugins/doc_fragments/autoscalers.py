@@ -62,7 +62,7 @@ options:
             an existing external metric.
         type: raw
         default: gpu
-      metric_type:
+      metric_type: &metric_type
         description:
           - How the HorizontalPodAutoscaler reads the metric.
           - V(Pods) reads a value for each pod. Pods that are pending or do not report yet dampen the average, which
@@ -73,12 +73,12 @@ options:
           - V(Object) and V(External) require a Deployment, a StatefulSet or a Rollout, unless the metric has no query.
         type: str
         choices: [Pods, Object, External]
-      target_value:
+      target_value: &target_value
         description:
           - Target average over the pods, in percent or in the query's unit.
           - The default depends on the profile, and is 60 percent for most profiles. V(llm_in_flight) has no default.
         type: float
-      target_values:
+      target_values: &target_values
         description:
           - Target values by metric for a profile with several metrics. For V(llm) these are C(llm_requests_waiting) and
             C(llm_kv_cache).
@@ -87,8 +87,9 @@ options:
         description:
           - Minimum number of replicas.
           - V(0) requires a metric that exists without pods, with C(per=workload) for example, and with
-            O(autoscalers[].backend=adapter) Kubernetes 1.37 or the feature gate C(HPAScaleToZero). The module fails if
-            the autoscaler could not reach zero, or not leave it again. C(docs/backends.md) has the conditions.
+            O(autoscalers[].backend=adapter) Kubernetes 1.37 or the feature gate C(HPAScaleToZero). The module fails
+            if the autoscaler could not reach zero, or not leave it again.
+            L(Backends,https://github.com/kubegpu/autoscale/blob/main/docs/backends.md) has the conditions.
         type: int
         default: 1
       max_replicas:
@@ -176,7 +177,8 @@ options:
             the minimum of a pod's values in 15 seconds.
           - It supports V(gpu), V(gpu_util), V(gpu_compute), V(mig) and V(shared), and a Deployment or a StatefulSet. Do
             not use it for servers whose GPU is active at any load, such as language models.
-          - C(docs/model.md) has the arithmetic, and the scraped metrics that each source requires.
+          - L(The model,https://github.com/kubegpu/autoscale/blob/main/docs/model.md) has the arithmetic, and the
+            scraped metrics that each source requires.
         type: dict
         suboptions:
           source:
@@ -208,13 +210,29 @@ options:
       extra_metrics:
         description:
           - Additional metrics for the same HorizontalPodAutoscaler. The metric with the most replicas wins.
-          - An entry with C(metric) has the same options as the autoscaler, C(metric), C(metric_type), C(target_value)
-            and C(target_values). Use a query for the requests per second of Istio or of an ingress.
-          - Any other entry must be an entry of C(spec.metrics) in C(autoscaling/v2) with C(type), for example for CPU
-            and memory.
+          - An entry has either O(autoscalers[].extra_metrics[].metric), or O(autoscalers[].extra_metrics[].type) with
+            the section of that type, as an entry of C(spec.metrics) in C(autoscaling/v2).
         type: list
         elements: dict
         default: []
+        suboptions:
+          metric:
+            description: As O(autoscalers[].metric), for example a query for the requests per second of an ingress.
+            type: raw
+          metric_type: *metric_type
+          target_value: *target_value
+          target_values: *target_values
+          type:
+            description: Type of an entry of C(spec.metrics), for example V(Resource) for CPU and memory.
+            type: str
+            choices: [Resource, ContainerResource, Pods, Object, External]
+          resource: &section
+            description: The section of the entry's type, with the fields of C(autoscaling/v2).
+            type: dict
+          containerResource: *section
+          pods: *section
+          object: *section
+          external: *section
       adopt:
         description:
           - Adopt an existing HorizontalPodAutoscaler of this name. Fields that other managers have changed are

@@ -29,6 +29,20 @@ _SCALING_RULES: ArgSpec = {
     },
 }
 
+_TARGET: ArgSpec = {
+    "metric_type": {"type": "str", "choices": ["Pods", "Object", "External"]},
+    "target_value": {"type": "float"},
+    "target_values": {"type": "dict"},
+}
+# Sections of spec.metrics by their type.
+_SECTIONS = {
+    "Resource": "resource",
+    "ContainerResource": "containerResource",
+    "Pods": "pods",
+    "Object": "object",
+    "External": "external",
+}
+
 AUTOSCALERS: ArgSpec = {
     "autoscalers": {
         "type": "list",
@@ -46,9 +60,7 @@ AUTOSCALERS: ArgSpec = {
                 },
             },
             "metric": {"type": "raw", "default": "gpu"},
-            "metric_type": {"type": "str", "choices": ["Pods", "Object", "External"]},
-            "target_value": {"type": "float"},
-            "target_values": {"type": "dict"},
+            **_TARGET,
             "min_replicas": {"type": "int", "default": 1},
             "max_replicas": {"type": "int"},
             "priority": {"type": "int", "default": 0},
@@ -65,7 +77,17 @@ AUTOSCALERS: ArgSpec = {
                     "prior_gpu_seconds": {"type": "float"},
                 },
             },
-            "extra_metrics": {"type": "list", "elements": "dict", "default": []},
+            "extra_metrics": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "metric": {"type": "raw"},
+                    **_TARGET,
+                    "type": {"type": "str", "choices": [*_SECTIONS]},
+                    **{section: {"type": "dict"} for section in _SECTIONS.values()},
+                },
+            },
             "adopt": {"type": "bool", "default": False},
             "backend": {"type": "str", "choices": ["adapter", "keda"]},
         },

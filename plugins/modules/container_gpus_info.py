@@ -10,7 +10,8 @@ description:
   - Runs the node's C(nvidia-smi) in a containerd container without an image, so nothing is pulled. Its root
     is an empty folder with the C library that nvidia-smi is linked with. CDI adds everything else.
   - The container is always removed.
-author: kubegpu (@kubegpu)
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
 options:
   device:
     description: CDI name of the device for the container.

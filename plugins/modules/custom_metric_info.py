@@ -18,9 +18,10 @@ description:
   - It needs permission to read the metric. O(target) also needs C(get) on the scale subresource and C(list) on pods.
     With permission to read APIServices, it also reports which server provides the API, and why it is unavailable.
 author:
-  - kubegpu (@kubegpu)
+  - kubegpu.autoscale contributors (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.cluster
 options:
   api:
     description:
@@ -109,7 +110,6 @@ options:
     type: int
     default: 2
 requirements:
-  - kubernetes >= 30.1 (Python)
   - jmespath (Python), for O(until)
 attributes:
   check_mode:

@@ -10,29 +10,12 @@ description:
   - Creates a HorizontalPodAutoscaler for each workload, and the recording rules of its metrics, which all autoscalers
     share. Then it proves that the metric reaches each HorizontalPodAutoscaler.
   - With O(metrics_backend=keda) it creates a ScaledObject, from which KEDA creates the HorizontalPodAutoscaler.
-  - The module lists each kind once, compares, and applies only objects that differ, with server-side apply and strict
-    field validation. A run over 1,000 autoscalers without changes takes about a second.
   - All checks run before making changes. If a check fails, nothing is written, and all problems are reported together.
-  - It fails if a target does not exist or has no scale subresource.
-  - It fails if a target already has another HorizontalPodAutoscaler or a KEDA ScaledObject, or if a
-    HorizontalPodAutoscaler of the same name was not created by this module.
-  - It fails if Prometheus rejects a query, or if a query does not return one series for each pod.
-  - It fails if O(autoscalers[].extra_metrics) use CPU or memory and C(metrics.k8s.io) is not served.
-  - It fails without Prometheus, or without a metrics API that is served by prometheus-adapter, or by KEDA for
-    O(metrics_backend=keda).
-  - It fails if O(metrics_backend=keda), and the cluster does not serve the kind ScaledObject.
-  - It fails if the namespace of the recording rules does not exist.
-  - It does not change objects that it did not create, unless O(autoscalers[].adopt) is set. The error names their
-    field manager.
-  - Recording rules are written before the HorizontalPodAutoscalers that use them. If a rule is rejected, its
-    HorizontalPodAutoscalers are not changed.
-  - After any other failure the module continues with the other objects. It reports each failure, and the task fails.
-    The next run applies the rest.
-  - In check mode the module only warns about missing components that an earlier task may install, such as Prometheus.
 author:
-  - kubegpu (@kubegpu)
+  - kubegpu.autoscale contributors (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.cluster
   - kubegpu.autoscale.autoscalers
   - kubegpu.autoscale.prometheus
   - kubegpu.autoscale.verify
@@ -56,37 +39,52 @@ options:
       - It divides the GPUs of all nodes, cordoned ones included, among O(autoscalers). Pods of other workloads and
         other HorizontalPodAutoscalers are not counted.
       - The module fails if the minima do not fit, if it cannot list the nodes, or if nodes are added on demand.
-      - C(docs/several-models.md) compares it with other ways to share GPUs.
+      - L(Several models,https://github.com/kubegpu/autoscale/blob/main/docs/several-models.md) compares it with other
+        ways to share GPUs.
     type: bool
     default: false
   shared_rules_only:
     description:
       - Writes the recording rules of O(autoscalers) that all namespaces share, and nothing else. The targets need not
         exist.
-      - For administrators of teams with the rights of one namespace (C(docs/rights-namespace.yml)), which may read
-        these rules and not write them.
+      - For administrators of teams with the rights of one namespace, which may read these rules and not write them
+        (L(rights-namespace.yml,https://github.com/kubegpu/autoscale/blob/main/docs/rights-namespace.yml)).
     type: bool
     default: false
-requirements:
-  - kubernetes >= 30.1 (Python)
 attributes:
   check_mode:
     support: full
-    description: The API server validates every change in a dry run.
+    description: The API server validates every change in a dry run. Missing components that an earlier task may
+      install, such as Prometheus, cause a warning.
   diff_mode:
     support: full
     description: Shows each object before and after.
 notes:
+  - The checks reject a target that does not exist, has no scale subresource, or has another HorizontalPodAutoscaler
+    or ScaledObject. They reject a query that Prometheus rejects, or that does not return one series for each pod.
+    They fail if a component, an API or the namespace of the recording rules is missing.
+  - It does not change objects that it did not create, unless O(autoscalers[].adopt) is set. The error names their
+    field manager.
+  - Recording rules are written before the HorizontalPodAutoscalers that use them. If a rule is rejected, its
+    HorizontalPodAutoscalers are not changed. After any other failure the module continues with the other objects,
+    reports each failure, and fails. The next run applies the rest.
+  - The module lists each kind once, and applies only objects that differ, with server-side apply and strict field
+    validation. A run over 1,000 autoscalers without changes takes about a second.
   - Reads HorizontalPodAutoscalers and nodes of the whole cluster, and the targets and pods of the autoscalers'
     namespaces. It also reads APIServices, ScaledObjects of KEDA, PrometheusRules in the rules' namespace, and
-    Prometheus. It writes HorizontalPodAutoscalers, ScaledObjects and PrometheusRules only. C(docs/rights.yml) has a
-    ClusterRole with these permissions.
+    Prometheus. It writes HorizontalPodAutoscalers, ScaledObjects and PrometheusRules only.
+    L(This ClusterRole,https://github.com/kubegpu/autoscale/blob/main/docs/rights.yml) has these permissions.
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler_info
     description: Reads autoscalers, and verifies those that were applied with C(verify=false).
   - plugin: kubegpu.autoscale.gpu_autoscaler_manifests
     plugin_type: filter
     description: Returns the same objects as a list of manifests, without a cluster.
+  - module: kubegpu.autoscale.gpu_doctor
+    description: Explains why an autoscaler does not scale.
+  - plugin: kubegpu.autoscale.gpu_autoscaling
+    plugin_type: role
+    description: Applies the autoscalers of an inventory with this module.
 """
 
 EXAMPLES = r"""

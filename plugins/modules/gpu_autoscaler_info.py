@@ -14,11 +14,12 @@ description:
     and fails otherwise. A pipeline can apply with C(verify=false) and verify later.
   - Changes nothing.
 author:
-  - kubegpu (@kubegpu)
+  - kubegpu.autoscale contributors (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.cluster
+  - kubegpu.autoscale.cluster.reads
   - kubegpu.autoscale.prometheus
-  - kubegpu.autoscale.reads
 options:
   namespace:
     description:
@@ -44,8 +45,6 @@ options:
       - Seconds to wait for that. The reloader of prometheus-operator can miss a changed file, and checks every 180 s.
     type: int
     default: 300
-requirements:
-  - kubernetes >= 30.1 (Python)
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler
   - module: kubegpu.autoscale.custom_metric_info

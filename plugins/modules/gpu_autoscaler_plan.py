@@ -15,13 +15,14 @@ description:
   - The load is the mean value of the pods times their number. The replay distributes it over the pods that another
     setting would have had. Saturated GPUs hide additional load. If the demand of a workload is recorded
     (C(namespace_workload:<metric>_demand:sum)), it is used instead.
-  - Changes nothing. C(docs/plan.md) describes the model and its limits.
+  - Changes nothing.
 author:
-  - kubegpu (@kubegpu)
+  - kubegpu.autoscale contributors (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.cluster
+  - kubegpu.autoscale.cluster.reads
   - kubegpu.autoscale.prometheus
-  - kubegpu.autoscale.reads
 options:
   namespace:
     description:
@@ -134,8 +135,6 @@ options:
       - Maximum minutes of overload in the replayed time for a setting to be recommended.
     type: float
     default: 15
-requirements:
-  - kubernetes >= 30.1 (Python)
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler
   - module: kubegpu.autoscale.gpu_autoscaler_info

@@ -12,10 +12,11 @@ description:
   - It works for any HPA with any metrics.
   - Changes nothing. The role P(kubegpu.autoscale.gpu_loadtest#role) sends a load and evaluates the result.
 author:
-  - kubegpu (@kubegpu)
+  - kubegpu.autoscale contributors (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
-  - kubegpu.autoscale.reads
+  - kubegpu.autoscale.cluster
+  - kubegpu.autoscale.cluster.reads
 options:
   namespace:
     description: Namespace of the HPA.
@@ -62,8 +63,6 @@ options:
         C(custom.metrics.k8s.io).
     type: str
     default: ""
-requirements:
-  - kubernetes >= 30.1 (Python)
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler_info
   - module: kubegpu.autoscale.gpu_doctor

@@ -13,18 +13,17 @@ description:
   - Reports for each component whether this collection manages it.
   - Fails if the kubeconfig has several contexts and O(context) is not set.
 author:
-  - kubegpu (@kubegpu)
+  - kubegpu.autoscale contributors (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.cluster
+  - kubegpu.autoscale.cluster.reads
   - kubegpu.autoscale.inventory
-  - kubegpu.autoscale.reads
 options:
   wait_timeout:
     description: Seconds to wait until the cluster answers. In check mode the cluster can be missing.
     type: int
     default: 60
-requirements:
-  - kubernetes >= 30.1 (Python)
 """
 
 EXAMPLES = r"""

@@ -20,11 +20,12 @@ description:
   - Changes nothing. It needs the permissions in docs/doctor/rights.yml, which are all C(get) and C(list). If one is
     missing, it continues and reports the skipped checks in RV(result.not_checked).
 author:
-  - kubegpu (@kubegpu)
+  - kubegpu.autoscale contributors (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.cluster
+  - kubegpu.autoscale.cluster.reads
   - kubegpu.autoscale.prometheus
-  - kubegpu.autoscale.reads
 options:
   namespace:
     description:
@@ -146,8 +147,6 @@ options:
     type: str
     choices: [error, warning, never]
     default: never
-requirements:
-  - kubernetes >= 30.1 (Python)
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler
   - module: kubegpu.autoscale.gpu_autoscaler_info
@@ -182,7 +181,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 result:
-  description: The report, as C(docs/doctor/report.schema.json) defines it.
+  description: >-
+    The report. Its format is
+    L(report.schema.json,https://github.com/kubegpu/autoscale/blob/main/docs/doctor/report.schema.json).
   returned: always, but not if the API server does not answer
   type: dict
   contains:

@@ -24,6 +24,7 @@ author:
   - kubegpu.autoscale contributors (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
+  - kubegpu.autoscale.cluster
   - kubegpu.autoscale.prometheus
   - kubegpu.autoscale.inventory
 options:
@@ -120,8 +121,6 @@ options:
       - Seconds to wait for the pods of the CUDA program, for a pod of the workload, and for its value.
     type: int
     default: 300
-requirements:
-  - kubernetes >= 30.1 (Python)
 attributes:
   check_mode:
     support: full
@@ -133,8 +132,9 @@ notes:
   - Of GPUs that are shared or split by MIG one device of each node is proven, and no workload scales on them.
   - A node with fewer GPUs than were proven before, or than its capacity counts, fails, unless C(expected_gpus) confirms
     the number. That holds for a node that offers no GPU any more, too.
-  - Besides the rights of C(docs/rights.yml), it reads DaemonSets, Deployments and pods of all namespaces. It creates
-    and deletes its namespace with what is in it, a PriorityClass, and in kube-system a ConfigMap and a Lease.
+  - Besides the rights of L(this ClusterRole,https://github.com/kubegpu/autoscale/blob/main/docs/rights.yml), it reads
+    DaemonSets, Deployments and pods of all namespaces. It creates and deletes its namespace with what is in it, a
+    PriorityClass, and in kube-system a ConfigMap and a Lease.
 seealso:
   - module: kubegpu.autoscale.gpu_doctor
     description: Checks each hop of a cluster without creating a workload.

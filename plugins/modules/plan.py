@@ -10,7 +10,8 @@ short_description: Decide what a role does
 extends_documentation_fragment:
   - kubegpu.autoscale.private
   - kubegpu.autoscale.reads
-author: kubegpu (@kubegpu)
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
 description:
   - Private to this collection, may change at any time.
   - Computes what a role does from its options and from what its tasks read. Runs on the controller and reads nothing

@@ -11,7 +11,8 @@ description:
   - Enters the network namespace of a pod that containerd runs on this node, and connects or listens there. The pod
     needs no program for that, so the pause image is sufficient.
   - The listener ends with its pod.
-author: kubegpu (@kubegpu)
+author:
+  - kubegpu.autoscale contributors (@kubegpu)
 options:
   pod:
     description: UID of the pod.

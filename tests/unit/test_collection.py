@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -43,6 +44,10 @@ def test_module_defaults_reach_all_modules_that_talk_to_a_cluster() -> None:
     sources = {name: (ROOT / "plugins" / "modules" / f"{name}.py").read_text() for name in MODULES}
     talk = {name for name, source in sources.items() if "kubernetes.core.k8s_auth_options" in source}
     assert set(runtime["action_groups"]["all"]) == talk
+    fragment = re.compile(r"- kubegpu\.autoscale\.cluster$", re.MULTILINE)
+    documented = {name for name, source in sources.items() if fragment.search(source)}
+    assert documented <= talk
+    assert {name for name in talk if name.startswith("gpu_")} <= documented
 
 
 @pytest.mark.parametrize("name", ["autoscalers", "prometheus", "verify", "inventory"])

@@ -93,7 +93,7 @@ def test_entries_of_lists_are_shown_without_their_defaults() -> None:
         "metric": "gpu",
         "max_replicas": 8,
         "scale_down": {"stabilization_window_seconds": 600, "select_policy": None},
-        "extra_metrics": [{"type": "Resource", "resource": None}],
+        "extra_metrics": [{"type": "Resource", "resource": {"name": "cpu"}, "pods": None, "metric": None}],
         "adopt": False,
     }
     prometheus = {"namespace": "monitoring", "url": None}
@@ -106,7 +106,7 @@ def test_entries_of_lists_are_shown_without_their_defaults() -> None:
                 "target": {"kind": "StatefulSet", "name": "chat"},
                 "max_replicas": 8,
                 "scale_down": {"stabilization_window_seconds": 600},
-                "extra_metrics": [{"type": "Resource", "resource": None}],
+                "extra_metrics": [{"type": "Resource", "resource": {"name": "cpu"}}],
             }
         ],
         "prometheus": prometheus,

@@ -206,6 +206,8 @@ class Autoscaler:
         extra_profiles, metric_targets = [], _metric_targets(options, profile, target)
         raw_metrics = []
         for place, entry in options.entries("extra_metrics"):
+            if isinstance(entry, Mapping):
+                entry = {option: value for option, value in entry.items() if value is not None}
             if not isinstance(entry, Mapping) or "metric" in entry:
                 extra = Options(entry, _METRIC_OPTIONS, place, options.subject)
                 extra_profiles.append(_profile(extra))
