@@ -91,7 +91,8 @@ def test_where_the_hpa_reads_a_metric(changes: dict[str, Any], type_: str, serie
 
 def test_extra_metrics_are_ours_or_as_the_api_has_them() -> None:
     cpu = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
-    extra = [cpu, {"metric": "gpu_util", "target_value": 90}, {"metric": TOTAL, "target_value": 50}]
+    filled = cpu | {"pods": None, "metric": None}  # by Ansible, for options that are not given
+    extra = [filled, {"metric": "gpu_util", "target_value": 90}, {"metric": TOTAL, "target_value": 50}]
     autoscaler = Autoscaler.from_params(params(target_value=70, extra_metrics=extra))
     assert [
         (metric_target.metric.name, metric_target.value, metric_target.type)
