@@ -63,6 +63,19 @@ class FindingType:
 
 
 @dataclass(frozen=True)
+class FindingTypes:
+    """Declares the finding types of one hop. Arguments are fields of FindingType."""
+
+    hop: Hop
+
+    def error(self, id: str, cause: str, fix: str, **more: Any) -> FindingType:
+        return FindingType(id, self.hop, "error", cause, fix, **more)
+
+    def warning(self, id: str, cause: str, fix: str, **more: Any) -> FindingType:
+        return FindingType(id, self.hop, "warning", cause, fix, **more)
+
+
+@dataclass(frozen=True)
 class CheckResult:
     """One result of a check.
 

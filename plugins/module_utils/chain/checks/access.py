@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...diagnosis.check import CheckResult, FindingType, check
+from ...diagnosis.check import CheckResult, FindingTypes, check
 from ...hops import Hop
 from ..state.cluster import State
 
+_ACCESS = FindingTypes(Hop.ACCESS)
+
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 
-RIGHTS_MISSING = FindingType(
+RIGHTS_MISSING = _ACCESS.warning(
     "RIGHTS_MISSING",
-    Hop.ACCESS,
-    "warning",
     cause="the user lacks permissions that the doctor needs. The checks that need them were skipped, so it is unknown "
     "whether their hops work",
     fix="kubectl apply -f docs/doctor/rights.yml; kubectl create clusterrolebinding gpu-doctor "
@@ -29,18 +29,14 @@ def rights(state: State) -> Iterator[CheckResult]:
         yield CheckResult(RIGHTS_MISSING, user, f"no right to {right}", template_vars={"subject": _subject(state.user)})
 
 
-CLUSTER_MISSING = FindingType(
+CLUSTER_MISSING = _ACCESS.warning(
     "CLUSTER_MISSING",
-    Hop.ACCESS,
-    "warning",
     cause="no kubeconfig was found, so only the servers of the inventory were examined",
     fix="ansible-playbook kubegpu.autoscale.site creates a cluster on the servers; for an existing cluster set "
     "kubegpu_kubeconfig",
 )
-CLUSTER_UNREACHABLE = FindingType(
+CLUSTER_UNREACHABLE = _ACCESS.error(
     "CLUSTER_UNREACHABLE",
-    Hop.ACCESS,
-    "error",
     cause="the cluster could not be used, so only the servers of the inventory were examined",
     fix="follow the message; check kubegpu_kubeconfig and kubegpu_context with kubectl get --raw /readyz",
 )

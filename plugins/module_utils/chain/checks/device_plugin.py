@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...diagnosis.check import CheckResult, FindingType, check
+from ...diagnosis.check import CheckResult, FindingTypes, check
 from ...errors import enumeration
 from ...hops import Hop
 from ...kube.capacity import NVIDIA
@@ -14,13 +14,13 @@ from ..finding_texts import first_and_rest
 from ..state.cluster import State
 from ..state.nodes import is_up, lost_gpus
 
+_DEVICE_PLUGIN = FindingTypes(Hop.DEVICE_PLUGIN)
+
 # Time for a driver, an image pull and the first NVML call of a new node.
 NODE_GRACE_S = 300
 
-DEVICE_PLUGIN_MISSING = FindingType(
+DEVICE_PLUGIN_MISSING = _DEVICE_PLUGIN.error(
     "DEVICE_PLUGIN_MISSING",
-    Hop.DEVICE_PLUGIN,
-    "error",
     cause="the cluster has no DaemonSet of NVIDIA's device plugin, so no kubelet has GPUs",
     fix="run the nvidia_device_plugin role",
     grace_s=NODE_GRACE_S,
@@ -40,20 +40,16 @@ def plugin_exists(state: State) -> Iterator[CheckResult]:
         )
 
 
-DEVICE_PLUGIN_NO_NVML = FindingType(
+DEVICE_PLUGIN_NO_NVML = _DEVICE_PLUGIN.error(
     "DEVICE_PLUGIN_NO_NVML",
-    Hop.DEVICE_PLUGIN,
-    "error",
     cause="the container does not see the driver: containerd's default runtime is not nvidia and the pod names no "
     "RuntimeClass, or the node has no driver",
     fix="run the nvidia_driver and nvidia_container_toolkit roles, or set the plugin's runtimeClassName to nvidia",
     grace_s=NODE_GRACE_S,
     is_consequence=True,
 )
-DEVICE_PLUGIN_NOT_READY = FindingType(
+DEVICE_PLUGIN_NOT_READY = _DEVICE_PLUGIN.error(
     "DEVICE_PLUGIN_NOT_READY",
-    Hop.DEVICE_PLUGIN,
-    "error",
     cause="the device plugin on the node does not run",
     fix="kubectl -n {namespace} describe pod {name}; kubectl -n {namespace} logs {name} --previous",
     grace_s=120,
@@ -73,10 +69,8 @@ def plugin_pods(state: State) -> Iterator[CheckResult]:
     )
 
 
-DEVICE_PLUGIN_NOT_ON_NODE = FindingType(
+DEVICE_PLUGIN_NOT_ON_NODE = _DEVICE_PLUGIN.error(
     "DEVICE_PLUGIN_NOT_ON_NODE",
-    Hop.DEVICE_PLUGIN,
-    "error",
     cause="the device plugin is not scheduled on the node: {why}",
     fix="run the gpu_node_labels role; for a taint add a toleration to the plugin's values",
     grace_s=NODE_GRACE_S,
@@ -103,19 +97,15 @@ def plugin_on_nodes(state: State) -> Iterator[CheckResult]:
             )
 
 
-NODE_WITHOUT_GPUS = FindingType(
+NODE_WITHOUT_GPUS = _DEVICE_PLUGIN.error(
     "NODE_WITHOUT_GPUS",
-    Hop.DEVICE_PLUGIN,
-    "error",
     cause="the device plugin runs, but offers no healthy GPU: it sees none, or the kubelet was restarted after it",
     fix="kubectl -n {namespace} logs {name}; kubectl -n {namespace} delete pod {name}",
     grace_s=120,
     is_consequence=True,
 )
-GPU_UNHEALTHY = FindingType(
+GPU_UNHEALTHY = _DEVICE_PLUGIN.warning(
     "GPU_UNHEALTHY",
-    Hop.DEVICE_PLUGIN,
-    "warning",
     cause="the device plugin has marked GPUs as unhealthy, for example after an Xid error",
     fix="on the node: dmesg | grep -i xid; then reset the GPU or reboot the node",
     grace_s=120,
@@ -147,10 +137,8 @@ def allocatable_gpus(state: State) -> Iterator[CheckResult]:
             yield CheckResult(GPU_UNHEALTHY, f"node {name}", lost, affected, age_s)
 
 
-DEVICE_CLASS_MISSING = FindingType(
+DEVICE_CLASS_MISSING = _DEVICE_PLUGIN.error(
     "DEVICE_CLASS_MISSING",
-    Hop.DEVICE_PLUGIN,
-    "error",
     cause="GPUs are only allocated by claims, and no DeviceClass has this resource as its extendedResourceName. The "
     "classes of the GPU operator have none, so such pods stay Pending",
     fix="claim the GPUs with a ResourceClaimTemplate, or replace the limit with deviceclass.resource.kubernetes.io/"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...diagnosis.check import ALL, CheckResult, FindingType, check
+from ...diagnosis.check import ALL, CheckResult, FindingTypes, check
 from ...hops import Hop
 from ...kube.capacity import NVIDIA, gpus_of
 from ...kube.known_components import EXPORTER
@@ -17,16 +17,16 @@ from ..finding_texts import first_and_rest
 from ..state.cluster import State
 from .device_plugin import NODE_GRACE_S
 
+_EXPORTER = FindingTypes(Hop.EXPORTER)
+
 # The chart's exporter becomes ready after 45 s.
 _START_GRACE_S = 120
 # Older restarts are ignored.
 _RECENT_S = 3600
 _PODS = ("nodes", "daemon_sets", "component_pods")
 
-EXPORTER_MOUNT_FAILS = FindingType(
+EXPORTER_MOUNT_FAILS = _EXPORTER.error(
     "EXPORTER_MOUNT_FAILS",
-    Hop.EXPORTER,
-    "error",
     cause="the exporter waits for a volume that its node does not have. For example, /home/kubernetes/bin/nvidia "
     "exists only on GKE",
     fix="remove the volume from the exporter's values, or create it: kubectl -n {namespace} describe pod {name}",
@@ -53,10 +53,8 @@ def mounts(state: State) -> Iterator[CheckResult]:
             )
 
 
-EXPORTER_MISSING = FindingType(
+EXPORTER_MISSING = _EXPORTER.error(
     "EXPORTER_MISSING",
-    Hop.EXPORTER,
-    "error",
     cause="the cluster has no dcgm-exporter, and Prometheus has no series of GPUs",
     fix="run the dcgm_exporter role",
     grace_s=NODE_GRACE_S,
@@ -75,10 +73,8 @@ def exporter_exists(state: State) -> Iterator[CheckResult]:
         )
 
 
-EXPORTER_NOT_ON_NODE = FindingType(
+EXPORTER_NOT_ON_NODE = _EXPORTER.error(
     "EXPORTER_NOT_ON_NODE",
-    Hop.EXPORTER,
-    "error",
     cause="dcgm-exporter has no pod on a GPU node: {why}",
     fix="add a toleration to the exporter's values (dcgm_exporter_values: {{tolerations: [...]}})",
     grace_s=NODE_GRACE_S,
@@ -101,18 +97,14 @@ def exporter_on_nodes(state: State) -> Iterator[CheckResult]:
             )
 
 
-EXPORTER_OUT_OF_MEMORY = FindingType(
+EXPORTER_OUT_OF_MEMORY = _EXPORTER.warning(
     "EXPORTER_OUT_OF_MEMORY",
-    Hop.EXPORTER,
-    "warning",
     cause="DCGM's memory grows with the GPUs of a node and their fields. The chart's limit of 512 Mi is too little "
     "for 8 GPUs",
     fix="raise its limit (the role's default is 2Gi): dcgm_exporter_values: {{resources: {{limits: {{memory: 4Gi}}}}}}",
 )
-EXPORTER_PROBES_KILL = FindingType(
+EXPORTER_PROBES_KILL = _EXPORTER.error(
     "EXPORTER_PROBES_KILL",
-    Hop.EXPORTER,
-    "error",
     cause="the kubelet kills the exporter before it can answer: {why}",
     fix="dcgm_exporter_values: {{livenessProbe: {{initialDelaySeconds: 60, periodSeconds: 60}}}}, and a collect "
     "interval well below these",
@@ -167,20 +159,16 @@ def _why_probe_kills(container: Manifest) -> str:
     return f"its liveness probe waits {probe.get('timeoutSeconds', 1)} s for an answer"
 
 
-EXPORTER_NO_NVML = FindingType(
+EXPORTER_NO_NVML = _EXPORTER.error(
     "EXPORTER_NO_NVML",
-    Hop.EXPORTER,
-    "error",
     cause="the container does not see the driver: containerd's default runtime is not nvidia and the pod names no "
     "RuntimeClass",
     fix="run the nvidia_container_toolkit role; set dcgm_exporter_runtime_class to nvidia",
     grace_s=NODE_GRACE_S,
     is_consequence=True,
 )
-EXPORTER_NOT_READY = FindingType(
+EXPORTER_NOT_READY = _EXPORTER.error(
     "EXPORTER_NOT_READY",
-    Hop.EXPORTER,
-    "error",
     cause="the exporter of the node does not run",
     fix="kubectl -n {namespace} describe pod {name}; kubectl -n {namespace} logs {name} --previous",
     grace_s=_START_GRACE_S,
@@ -193,10 +181,8 @@ def exporter_pods(state: State) -> Iterator[CheckResult]:
     yield from failing_pods(state, state.agents.exporter_pods, EXPORTER_NO_NVML, EXPORTER_NOT_READY)
 
 
-EXPORTER_SERVES_NOTHING = FindingType(
+EXPORTER_SERVES_NOTHING = _EXPORTER.error(
     "EXPORTER_SERVES_NOTHING",
-    Hop.EXPORTER,
-    "error",
     cause="the exporter answers, but no longer sees a GPU: the driver was reloaded, or a systemctl daemon-reload has "
     "removed the devices from its container",
     fix="kubectl -n {namespace} delete pod {name}; if this happens again, use CDI (nvidia_container_toolkit role), "
@@ -228,24 +214,18 @@ def exporter_values(state: State) -> Iterator[CheckResult]:
             )
 
 
-EXPORTER_NAMES_NO_PODS = FindingType(
+EXPORTER_NAMES_NO_PODS = _EXPORTER.error(
     "EXPORTER_NAMES_NO_PODS",
-    Hop.EXPORTER,
-    "error",
     cause="the exporter is not configured to query the kubelet for the pods of GPUs",
     fix="set DCGM_EXPORTER_KUBERNETES to true, as the dcgm_exporter role and NVIDIA's chart do",
 )
-EXPORTER_NO_POD_RESOURCES = FindingType(
+EXPORTER_NO_POD_RESOURCES = _EXPORTER.error(
     "EXPORTER_NO_POD_RESOURCES",
-    Hop.EXPORTER,
-    "error",
     cause="the kubelet's pod-resources folder is not mounted, so the exporter cannot query the pods of GPUs",
     fix="mount /var/lib/kubelet/pod-resources, or the folder of a kubelet with another root (chart: kubeletPath)",
 )
-EXPORTER_DEVICE_IDS = FindingType(
+EXPORTER_DEVICE_IDS = _EXPORTER.error(
     "EXPORTER_DEVICE_IDS",
-    Hop.EXPORTER,
-    "error",
     cause="GKE's device plugin names GPUs nvidia0, but the exporter expects UUIDs",
     fix="set DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE to device-name",
 )
@@ -287,10 +267,8 @@ def _mounts_pod_resources(daemon_set: Manifest) -> bool:
     return any("pod-resources" in (volume.get("hostPath") or {}).get("path", "") for volume in volumes)
 
 
-EXPORTER_RESOURCE_NAMES = FindingType(
+EXPORTER_RESOURCE_NAMES = _EXPORTER.error(
     "EXPORTER_RESOURCE_NAMES",
-    Hop.EXPORTER,
-    "error",
     cause="the exporter supports only nvidia.com/gpu and nvidia.com/mig-*, so its series do not name pods with another "
     "resource",
     fix="dcgm_exporter_values: {{extraEnv: [{{name: NVIDIA_RESOURCE_NAMES, value: '{resources}'}}]}}",
@@ -327,18 +305,14 @@ def _is_built_in(resource: str) -> bool:
     return resource == f"{NVIDIA}gpu" or resource.startswith(f"{NVIDIA}mig-")
 
 
-EXPORTER_SHARED_GPUS = FindingType(
+EXPORTER_SHARED_GPUS = _EXPORTER.warning(
     "EXPORTER_SHARED_GPUS",
-    Hop.EXPORTER,
-    "warning",
     cause="the exporter's series name only one of the pods that share a GPU",
     fix="use the metric shared, and dcgm_exporter_shared_gpus: true, which enables KUBERNETES_VIRTUAL_GPUS, hostPID "
     "and kubernetes.enablePodUID; or scale on a metric of the application",
 )
-EXPORTER_SHARED_GPUS_BLIND = FindingType(
+EXPORTER_SHARED_GPUS_BLIND = _EXPORTER.warning(
     "EXPORTER_SHARED_GPUS_BLIND",
-    Hop.EXPORTER,
-    "warning",
     cause="without the host's process IDs the exporter cannot measure each pod, so each pod has the value 0",
     fix="set dcgm_exporter_shared_gpus: true, or hostPID and kubernetes.enablePodUID of the chart",
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...autoscaling.dcgm_fields import ENGINE_ACTIVE, GPU_UTIL
-from ...diagnosis.check import CheckResult, FindingType, check
+from ...diagnosis.check import CheckResult, FindingTypes, check
 from ...errors import enumeration
 from ...hops import Hop
 from ...kube.known_components import EXPORTER
@@ -18,14 +18,14 @@ from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from .device_plugin import NODE_GRACE_S
 
+_EXPORTER = FindingTypes(Hop.EXPORTER)
+
 # The chart's exporter becomes ready after 45 s.
 _START_GRACE_S = 120
 _PODS = ("nodes", "daemon_sets", "component_pods")
 
-PROFILING_MISSING = FindingType(
+PROFILING_MISSING = _EXPORTER.error(
     "PROFILING_MISSING",
-    Hop.EXPORTER,
-    "error",
     cause="a metric needs DCGM's profiling fields, which are missing: {why}",
     fix="grant SYS_ADMIN to the exporter; if the GPUs do not support profiling, use the metric gpu_util",
     grace_s=_START_GRACE_S,
@@ -66,10 +66,8 @@ def _may_profile(daemon_set: Manifest) -> bool:
     return any(map(is_admin, containers_of(daemon_set)))
 
 
-PROFILING_FROZEN = FindingType(
+PROFILING_FROZEN = _EXPORTER.error(
     "PROFILING_FROZEN",
-    Hop.EXPORTER,
-    "error",
     cause="another profiler (nsys, ncu, a second DCGM) uses the GPU's counters, or an Xid error has stopped sampling",
     fix="stop the other profiler; dcgmi profile --resume; restart the exporter on the node",
 )
@@ -87,18 +85,14 @@ def profiling_frozen(state: State) -> Iterator[CheckResult]:
         )
 
 
-EXPORTER_LOSES_A_GPU = FindingType(
+EXPORTER_LOSES_A_GPU = _EXPORTER.error(
     "EXPORTER_LOSES_A_GPU",
-    Hop.EXPORTER,
-    "error",
     cause="DCGM cannot read a field of the GPU and writes a huge number instead. Rules of this collection ignore it; a "
     "rule without bounds scales to the maximum",
     fix="on the node: dmesg | grep -i xid; restart the exporter there, then reset the GPU or reboot the node",
 )
-EXPORTER_IMPOSSIBLE_VALUES = FindingType(
+EXPORTER_IMPOSSIBLE_VALUES = _EXPORTER.warning(
     "EXPORTER_IMPOSSIBLE_VALUES",
-    Hop.EXPORTER,
-    "warning",
     cause="DCGM writes a huge number for a field that it cannot read. No autoscaled pod holds the GPU, but a rule "
     "without bounds can include it",
     fix="restart the exporter on the node; profiles of this collection ignore such values",
@@ -125,10 +119,8 @@ def _users_of_pod(state: State, pod: Key | None) -> list[AutoscalerState]:
     return [autoscaler for autoscaler in state.autoscalers if pod in autoscaler.pod_keys]
 
 
-EXPORTER_TWICE = FindingType(
+EXPORTER_TWICE = _EXPORTER.warning(
     "EXPORTER_TWICE",
-    Hop.EXPORTER,
-    "warning",
     cause="two exporters, or two jobs, report the same GPU: a sum counts it twice",
     fix="keep one of them; disable the GPU operator's exporter with dcgmExporter.enabled: false",
     grace_s=NODE_GRACE_S,
@@ -148,10 +140,8 @@ def reported_once(state: State) -> Iterator[CheckResult]:
         )
 
 
-EXPORTER_COLLECTS_SLOWLY = FindingType(
+EXPORTER_COLLECTS_SLOWLY = _EXPORTER.warning(
     "EXPORTER_COLLECTS_SLOWLY",
-    Hop.EXPORTER,
-    "warning",
     cause="the exporter reads the GPUs less often than Prometheus scrapes it, so values repeat and are late",
     fix="set dcgm_exporter_collect_interval to the scrape interval or less (DCGM_EXPORTER_INTERVAL, milliseconds)",
 )
@@ -212,10 +202,8 @@ def _fields_by_node(state: State) -> dict[str, set[str]]:
     return fields
 
 
-EXPORTER_FIELD_MISSING = FindingType(
+EXPORTER_FIELD_MISSING = _EXPORTER.error(
     "EXPORTER_FIELD_MISSING",
-    Hop.EXPORTER,
-    "error",
     cause="the exporter reports GPUs, but not {fields}. Its list of counters lacks the field, or this version of "
     "exporter or driver no longer provides it",
     fix="add the field to the exporter's counters (CSV), go back to the version that had it, or use another metric",

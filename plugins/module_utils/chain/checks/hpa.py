@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...diagnosis.check import CheckResult, Evidence, FindingType, check
+from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
 from ...errors import enumeration
 from ...hops import Hop
 from ...kube.objects import condition, key_of, name_of, owners, youngest
@@ -20,15 +20,15 @@ from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from .workload import holders_of_targets, target_of
 
+_HPA = FindingTypes(Hop.HPA)
+
 _START_GRACE_S = 120
 _LONG_S = 1800
 # Metrics APIs as they occur in the API server's errors.
 _REFUSED_GROUP = re.compile(r"\b(?:(?:custom|external)\.)?metrics\.k8s\.io\b")
 
-HPA_CONTROLLER_SILENT = FindingType(
+HPA_CONTROLLER_SILENT = _HPA.error(
     "HPA_CONTROLLER_SILENT",
-    Hop.HPA,
-    "error",
     cause="kube-controller-manager, which runs the HPA controller, does not renew its lease: no HPA is evaluated any "
     "more, and its conditions are old",
     fix="kubectl -n kube-system get pods -l component=kube-controller-manager, and read their logs",
@@ -53,10 +53,8 @@ def hpa_controller_is_alive(state: State) -> Iterator[CheckResult]:
     )
 
 
-HPA_NOT_SEEN = FindingType(
+HPA_NOT_SEEN = _HPA.error(
     "HPA_NOT_SEEN",
-    Hop.HPA,
-    "error",
     cause="the HPA has no condition: its controller does not run",
     fix="kubectl -n kube-system get pods -l component=kube-controller-manager",
     grace_s=_START_GRACE_S,
@@ -78,10 +76,8 @@ def hpa_is_seen(state: State) -> Iterator[CheckResult]:
             )
 
 
-HPA_CANNOT_SCALE = FindingType(
+HPA_CANNOT_SCALE = _HPA.error(
     "HPA_CANNOT_SCALE",
-    Hop.HPA,
-    "error",
     cause="the controller cannot read or set the replicas of the target",
     fix="correct scaleTargetRef, or install the CRD of that kind with its scale subresource",
     grace_s=_START_GRACE_S,
@@ -98,27 +94,21 @@ HPA_CANNOT_SCALE = FindingType(
         ),
     ),
 )
-HPA_SELECTOR_AMBIGUOUS = FindingType(
+HPA_SELECTOR_AMBIGUOUS = _HPA.error(
     "HPA_SELECTOR_AMBIGUOUS",
-    Hop.HPA,
-    "error",
     cause="the pods belong to several autoscalers, so none of them scales",
     fix="give the pods of each workload a different label, and create one autoscaler for each",
     grace_s=_START_GRACE_S,
 )
-HPA_FORBIDDEN = FindingType(
+HPA_FORBIDDEN = _HPA.error(
     "HPA_FORBIDDEN",
-    Hop.HPA,
-    "error",
     cause="the HPA controller has no permission to read the metrics API",
     fix="grant its service account get and list on {group}; prometheus-adapter's chart does for custom.metrics.k8s.io "
     "with rbac.create: true",
     grace_s=_START_GRACE_S,
 )
-HPA_NOT_ACTIVE = FindingType(
+HPA_NOT_ACTIVE = _HPA.error(
     "HPA_NOT_ACTIVE",
-    Hop.HPA,
-    "error",
     cause="the controller cannot compute a number of replicas, so it does not change them",
     fix="kubectl -n {namespace} describe hpa {name}",
     grace_s=_START_GRACE_S,
@@ -191,10 +181,8 @@ def hpa_conditions(state: State) -> Iterator[CheckResult]:
             yield CheckResult(HPA_NOT_ACTIVE, name, seen, reached, age_s, autoscaler.lag_s, template_vars)
 
 
-HPA_METRIC_WITHOUT_VALUE = FindingType(
+HPA_METRIC_WITHOUT_VALUE = _HPA.error(
     "HPA_METRIC_WITHOUT_VALUE",
-    Hop.HPA,
-    "error",
     cause="the HPA has no current value of one of its metrics, so it can scale up, but not down",
     fix="kubectl -n {namespace} describe hpa {name}; CPU and memory need metrics-server",
     grace_s=_START_GRACE_S,
@@ -221,10 +209,8 @@ def hpa_metrics(state: State) -> Iterator[CheckResult]:
             )
 
 
-HPA_AT_MAXIMUM = FindingType(
+HPA_AT_MAXIMUM = _HPA.warning(
     "HPA_AT_MAXIMUM",
-    Hop.HPA,
-    "warning",
     cause="the HPA has wanted more replicas than its maximum for a long time",
     fix="raise max_replicas if enough GPUs are available; check that the target value can be reached",
     grace_s=_LONG_S,
@@ -251,10 +237,8 @@ def hpa_maximum(state: State) -> Iterator[CheckResult]:
             yield CheckResult(HPA_AT_MAXIMUM, f"HPA {autoscaler}", seen, age_s=age_s)
 
 
-HPA_UP_DISABLED = FindingType(
+HPA_UP_DISABLED = _HPA.warning(
     "HPA_UP_DISABLED",
-    Hop.HPA,
-    "warning",
     cause="the scaling rules of the HPA forbid adding replicas",
     fix="set scale_up.select_policy to Max, or remove scale_up",
     evidence=(
@@ -277,10 +261,8 @@ def hpa_may_scale_up(state: State) -> Iterator[CheckResult]:
             yield CheckResult(HPA_UP_DISABLED, f"HPA {autoscaler}", seen, age_s=age_s, template_vars=template_vars)
 
 
-HPA_DOWN_DISABLED = FindingType(
+HPA_DOWN_DISABLED = _HPA.warning(
     "HPA_DOWN_DISABLED",
-    Hop.HPA,
-    "warning",
     cause="the scaling rules of the HPA forbid removing replicas, and it has wanted fewer for a long time",
     fix="set scale_down.select_policy to Max, or remove scale_down",
     grace_s=_LONG_S,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...autoscaling.dcgm_fields import in_todays, is_field
-from ...diagnosis.check import CheckResult, FindingType, check
+from ...diagnosis.check import CheckResult, FindingTypes, check
 from ...hops import Hop
 from ...kube.objects import Manifest
 from ...kube.quantity import parse_quantity
@@ -21,6 +21,8 @@ from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..state.metric import MetricState
 from .hpa import rules_of
+
+_HPA = FindingTypes(Hop.HPA)
 
 _START_GRACE_S = 120
 # Default of the HPA controller.
@@ -38,10 +40,8 @@ _REMOVED = {"autoscaling/v2beta1": 25, "autoscaling/v2beta2": 26}
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _APPLIED_VERSION = re.compile(r'"apiVersion":\s*"(autoscaling/\w+)"')
 
-HPA_FASTER_THAN_METRIC = FindingType(
+HPA_FASTER_THAN_METRIC = _HPA.warning(
     "HPA_FASTER_THAN_METRIC",
-    Hop.HPA,
-    "warning",
     cause="the HPA evaluates the same value several times and adds pods each time, so it overshoots",
     fix="lower the longest interval: dcgm_exporter_collect_interval, dcgm_exporter_scrape_interval or "
     "prometheus.evaluation_interval; or use a Pods metric",
@@ -73,10 +73,8 @@ def _is_held_up(state: State, budget: Mapping[str, Any]) -> bool:
     return bool(state.agents.exporters) and repeats_values(budget["collect_s"], budget["scrape_s"])
 
 
-HPA_RATIO_AS_PERCENT = FindingType(
+HPA_RATIO_AS_PERCENT = _HPA.error(
     "HPA_RATIO_AS_PERCENT",
-    Hop.HPA,
-    "error",
     cause="DCGM's profiling fields are 0 to 1, the target is meant in percent, so it is never reached. The HPA can "
     "only scale down",
     fix="multiply by 100 in the rule that records the metric, or set the target as a ratio",
@@ -122,10 +120,8 @@ def _most(autoscaler: AutoscalerState, metric: MetricState, text: str) -> int:
     return sum(autoscaler.gpus.values()) if metric.type == "Pods" else 0
 
 
-HPA_METRIC_OF_ALL_GPUS = FindingType(
+HPA_METRIC_OF_ALL_GPUS = _HPA.error(
     "HPA_METRIC_OF_ALL_GPUS",
-    Hop.HPA,
-    "error",
     cause="the HPA reads the exporter's Service, so one value covers every GPU, not only this workload's",
     fix="use a Pods metric: run gpu_autoscaler for the workload, with adopt: true",
 )
@@ -144,10 +140,8 @@ def metrics_are_of_the_workload(state: State) -> Iterator[CheckResult]:
                 yield CheckResult(HPA_METRIC_OF_ALL_GPUS, f"HPA {autoscaler}", seen, affected, age_s)
 
 
-HPA_MANIFEST_OUTDATED = FindingType(
+HPA_MANIFEST_OUTDATED = _HPA.warning(
     "HPA_MANIFEST_OUTDATED",
-    Hop.HPA,
-    "warning",
     cause="the HPA's manifest has apiVersion {version}, which Kubernetes does not serve from {release} on. It cannot "
     "be applied again",
     fix="write apiVersion: autoscaling/v2 in the manifest, with target.type under each metric; kubectl convert does it",
@@ -184,10 +178,8 @@ def _is_written_otherwise(hpa: Manifest) -> bool:
     )
 
 
-HPA_METRIC_STANDS_STILL = FindingType(
+HPA_METRIC_STANDS_STILL = _HPA.warning(
     "HPA_METRIC_STANDS_STILL",
-    Hop.HPA,
-    "warning",
     cause="model servers allocate all GPU memory and keep the GPU busy at any load, so the value does not follow it",
     fix="use the metric llm (waiting requests and KV cache usage), or llm_in_flight (all requests of a server)",
 )
@@ -204,10 +196,8 @@ def model_servers(state: State) -> Iterator[CheckResult]:
             yield CheckResult(HPA_METRIC_STANDS_STILL, f"HPA {autoscaler}", seen)
 
 
-HPA_AVERAGES_REVISIONS = FindingType(
+HPA_AVERAGES_REVISIONS = _HPA.warning(
     "HPA_AVERAGES_REVISIONS",
-    Hop.HPA,
-    "warning",
     cause="a rollout is in progress, and one of its revisions is over the target. The HPA averages over both, so it "
     "adds no pods",
     fix="make traffic proportional to pods (setCanaryScale with matchTrafficWeight: true), or promote or abort: "

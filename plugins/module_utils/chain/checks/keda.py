@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...autoscaling.scaled_object import hpa_name
-from ...diagnosis.check import CheckResult, Evidence, FindingType, check
+from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
 from ...errors import enumeration
 from ...hops import Hop
 from ...kube.known_components import ABOUT_GPUS
@@ -32,15 +32,15 @@ from ..service_endpoints import services_called, unserved
 from ..state.cluster import State
 from .workload import target_of
 
+_HPA = FindingTypes(Hop.HPA)
+
 _START_GRACE_S = 120
 _AVERAGE = re.compile(r"\s*(?:avg|max|min|quantile)\b")
 # What Prometheus has recorded for a whole workload is made for such an HPA.
 _RECORDED_FOR_WORKLOAD = re.compile(r"\bnamespace_workload:")
 
-HPA_PAUSED = FindingType(
+HPA_PAUSED = _HPA.warning(
     "HPA_PAUSED",
-    Hop.HPA,
-    "warning",
     cause="the ScaledObject is paused: KEDA has removed its HPA, and nothing scales",
     fix="to scale again: kubectl -n {namespace} annotate scaledobject {name} {annotation}-",
 )
@@ -61,10 +61,8 @@ def keda_is_not_paused(state: State) -> Iterator[CheckResult]:
             )
 
 
-HPA_EMPTY_IS_ZERO = FindingType(
+HPA_EMPTY_IS_ZERO = _HPA.warning(
     "HPA_EMPTY_IS_ZERO",
-    Hop.HPA,
-    "warning",
     cause="KEDA counts an empty result of a query as 0: without an exporter or a rule the HPA scales to its minimum",
     fix='set ignoreNullValues: "false" in the metadata of the trigger; without a value the HPA then keeps its replicas',
 )
@@ -92,10 +90,8 @@ def _is_false(metadata: Mapping[str, str]) -> bool:
     return str(metadata.get("ignoreNullValues", "true")).lower() in ("false", "f", "0")
 
 
-HPA_WITHOUT_SCALED_OBJECT = FindingType(
+HPA_WITHOUT_SCALED_OBJECT = _HPA.error(
     "HPA_WITHOUT_SCALED_OBJECT",
-    Hop.HPA,
-    "error",
     cause="KEDA serves the HPA's metrics for a ScaledObject that does not exist: the HPA keeps its replicas",
     fix="create the ScaledObject again; or remove the HPA, which moves no replica: kubectl -n {namespace} delete hpa "
     "{name}",
@@ -120,10 +116,8 @@ def hpas_have_scaled_objects(state: State) -> Iterator[CheckResult]:
                 )
 
 
-HPA_SCALED_OBJECT_STUCK = FindingType(
+HPA_SCALED_OBJECT_STUCK = _HPA.error(
     "HPA_SCALED_OBJECT_STUCK",
-    Hop.HPA,
-    "error",
     cause="KEDA's operator does not remove its finalizer from a ScaledObject that is being deleted",
     fix="check that keda-operator runs, and read its log; where KEDA is uninstalled, remove the finalizer: "
     "kubectl -n {namespace} edit scaledobject {name}",
@@ -147,10 +141,8 @@ def scaled_objects_end(state: State) -> Iterator[CheckResult]:
             )
 
 
-HPA_SCALED_OBJECT_UNSEEN = FindingType(
+HPA_SCALED_OBJECT_UNSEEN = _HPA.error(
     "HPA_SCALED_OBJECT_UNSEEN",
-    Hop.HPA,
-    "error",
     cause="KEDA's operator has not written a condition of the ScaledObject: it does not run, or watches other "
     "namespaces (watchNamespace) or other labels",
     fix="check the pod of keda-operator, its log, and its environment variable WATCH_NAMESPACE",
@@ -173,10 +165,8 @@ def scaled_objects_are_seen(state: State) -> Iterator[CheckResult]:
             )
 
 
-HPA_SCALED_OBJECT_FAILS = FindingType(
+HPA_SCALED_OBJECT_FAILS = _HPA.error(
     "HPA_SCALED_OBJECT_FAILS",
-    Hop.HPA,
-    "error",
     cause="KEDA cannot process the ScaledObject, so its HPA is missing or out of date",
     fix="follow the message; kubectl -n {namespace} describe scaledobject {name}",
     grace_s=_START_GRACE_S,
@@ -240,19 +230,15 @@ def keda_works(state: State) -> Iterator[CheckResult]:
             )
 
 
-HPA_OF_SCALED_OBJECT_MISSING = FindingType(
+HPA_OF_SCALED_OBJECT_MISSING = _HPA.error(
     "HPA_OF_SCALED_OBJECT_MISSING",
-    Hop.HPA,
-    "error",
     cause="KEDA accepts the ScaledObject, but its HPA does not exist: nothing scales",
     fix="check that keda-operator runs, and read its log; it creates the HPA again",
     grace_s=_START_GRACE_S,
     is_consequence=True,
 )
-HPA_BEHIND_SCALED_OBJECT = FindingType(
+HPA_BEHIND_SCALED_OBJECT = _HPA.error(
     "HPA_BEHIND_SCALED_OBJECT",
-    Hop.HPA,
-    "error",
     cause="KEDA's operator has not written the ScaledObject's last change to its HPA, which scales by the old one",
     fix="check that keda-operator runs, and read its log",
     grace_s=_START_GRACE_S,
@@ -284,10 +270,8 @@ def hpas_follow_scaled_objects(state: State) -> Iterator[CheckResult]:
             yield CheckResult(HPA_BEHIND_SCALED_OBJECT, f"HPA {namespace}/{wanted}", "; ".join(texts), affected, age_s)
 
 
-HPA_FALLBACK_ACTIVE = FindingType(
+HPA_FALLBACK_ACTIVE = _HPA.error(
     "HPA_FALLBACK_ACTIVE",
-    Hop.HPA,
-    "error",
     cause="KEDA gets no value from a trigger, and the HPA reads the fallback of the ScaledObject instead: the number "
     "of replicas does not follow the load",
     fix="check the trigger's source: kubectl -n {namespace} describe scaledobject {name}",
@@ -315,10 +299,8 @@ def fallbacks_rest(state: State) -> Iterator[CheckResult]:
             )
 
 
-HPA_AVERAGE_DIVIDED = FindingType(
+HPA_AVERAGE_DIVIDED = _HPA.error(
     "HPA_AVERAGE_DIVIDED",
-    Hop.HPA,
-    "error",
     cause="with metricType AverageValue an HPA divides the value by the replicas, and it is an average already: the "
     "more replicas there are, the less the HPA asks for",
     fix="set metricType: Value on the trigger; better, create the autoscaler by gpu_autoscaler with backend: keda and "
@@ -345,10 +327,8 @@ def averages_are_not_divided(state: State) -> Iterator[CheckResult]:
                 )
 
 
-HPA_WEBHOOK_UNSERVED = FindingType(
+HPA_WEBHOOK_UNSERVED = _HPA.error(
     "HPA_WEBHOOK_UNSERVED",
-    Hop.HPA,
-    "error",
     cause="KEDA's admission webhook does not answer: no ScaledObject can be created or changed",
     fix="check the pods of keda-admission-webhooks; delete the webhook of a removed KEDA: kubectl delete "
     "validatingwebhookconfiguration {name}",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...diagnosis.check import CheckResult, Evidence, FindingType, check
+from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
 from ...errors import enumeration
 from ...hops import Hop
 from ...kube.objects import Manifest, condition, key_of, last_seen, name_of, trouble, unix, youngest
@@ -18,6 +18,8 @@ from ..state.cluster import State
 from .keda import scaled_objects_of_gpus
 from .workload import target_of
 
+_METRICS_API = FindingTypes(Hop.METRICS_API)
+
 _START_GRACE_S = 120
 # An API server keeps events for an hour.
 _RECENT_S = 3600
@@ -26,10 +28,8 @@ _FAILURES = ("KEDAScalerFailed", "KEDAMetricSourceFailed")
 # The HPA controller quotes KEDA's metrics server. A composite metric is that of scalingModifiers.
 _NO_VALUE = re.compile(r"metric:\S+ encountered error")
 
-KEDA_OPERATOR_DOWN = FindingType(
+KEDA_OPERATOR_DOWN = _METRICS_API.error(
     "KEDA_OPERATOR_DOWN",
-    Hop.METRICS_API,
-    "error",
     cause="KEDA's operator does not run. It queries the triggers, also for KEDA's metrics server, so no HPA of a "
     "ScaledObject has a value",
     fix="kubectl -n {namespace} describe pods -l app=keda-operator; kubectl -n {namespace} logs "
@@ -68,10 +68,8 @@ def operator_runs(state: State) -> Iterator[CheckResult]:
             )
 
 
-KEDA_TRIGGER_FAILS = FindingType(
+KEDA_TRIGGER_FAILS = _METRICS_API.error(
     "KEDA_TRIGGER_FAILS",
-    Hop.METRICS_API,
-    "error",
     cause="KEDA gets no value from the source of a trigger",
     fix="kubectl -n {namespace} get events --field-selector involvedObject.name={name} has the reason, as does the log "
     "of keda-operator; try {queries} in Prometheus",

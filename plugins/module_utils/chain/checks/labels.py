@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...diagnosis.check import ALL, CheckResult, FindingType, check
+from ...diagnosis.check import ALL, CheckResult, FindingTypes, check
 from ...hops import Hop
 from ...kube.objects import Key, Manifest, labels_of, youngest
 from ...kube.resource_claims import limits_of
@@ -12,10 +12,10 @@ from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..state.metric import MetricState
 
-POD_WITHOUT_GPU_LIMIT = FindingType(
+_LABELS = FindingTypes(Hop.LABELS)
+
+POD_WITHOUT_GPU_LIMIT = _LABELS.error(
     "POD_WITHOUT_GPU_LIMIT",
-    Hop.LABELS,
-    "error",
     cause="the pods have no GPUs from the kubelet, so the exporter's series do not name them. They use GPUs without "
     "the kubelet, through NVIDIA_VISIBLE_DEVICES or as privileged pods",
     fix="set resources.limits nvidia.com/gpu in a container of the pod template",
@@ -39,18 +39,14 @@ def gpu_limits(state: State) -> Iterator[CheckResult]:
             )
 
 
-METRIC_BLANK_ON_MIG = FindingType(
+METRIC_BLANK_ON_MIG = _LABELS.error(
     "METRIC_BLANK_ON_MIG",
-    Hop.LABELS,
-    "error",
     cause="the driver reports no GPU_UTIL for MIG instances",
     fix="use the metric gpu or mig, which read GR_ENGINE_ACTIVE",
     before="warn",
 )
-METRIC_BLANK_ON_WHOLE_GPUS = FindingType(
+METRIC_BLANK_ON_WHOLE_GPUS = _LABELS.error(
     "METRIC_BLANK_ON_WHOLE_GPUS",
-    Hop.LABELS,
-    "error",
     cause="the metric mig reads only MIG instances, but the pods have whole GPUs",
     fix="use the metric gpu",
     before="warn",
@@ -86,20 +82,16 @@ def _may_be_mig(state: State) -> bool:
     )
 
 
-EXPORTER_NO_POD_LABELS = FindingType(
+EXPORTER_NO_POD_LABELS = _LABELS.error(
     "EXPORTER_NO_POD_LABELS",
-    Hop.LABELS,
-    "error",
     cause="no GPU series names a pod, although pods hold GPUs",
     fix="check the log of dcgm-exporter for pod-resources; check that no relabeling drops the labels pod and "
     "exported_pod",
     grace_s=120,
     is_consequence=True,
 )
-SERIES_WITHOUT_NAMESPACE = FindingType(
+SERIES_WITHOUT_NAMESPACE = _LABELS.error(
     "SERIES_WITHOUT_NAMESPACE",
-    Hop.LABELS,
-    "error",
     cause="the series name pods, but not their namespace: a relabeling has dropped it",
     fix="remove the rule for namespace or exported_namespace from the monitor's metricRelabelings",
 )
@@ -149,10 +141,8 @@ def _metrics_of_exporters(state: State) -> Iterator[tuple[AutoscalerState, Metri
                 yield autoscaler, metric
 
 
-GPU_ROWS_FROM_ELSEWHERE = FindingType(
+GPU_ROWS_FROM_ELSEWHERE = _LABELS.warning(
     "GPU_ROWS_FROM_ELSEWHERE",
-    Hop.LABELS,
-    "warning",
     cause="targets that are not exporters of this cluster report GPUs of pods, and a recording rule without "
     "prometheus.selectors.exporter uses them",
     fix="set prometheus.selectors.exporter to labels that only the exporter's targets have, and remove the monitor of "
@@ -183,10 +173,8 @@ def rows_are_the_exporters(state: State) -> Iterator[CheckResult]:
         )
 
 
-POD_WITHOUT_SERIES = FindingType(
+POD_WITHOUT_SERIES = _LABELS.error(
     "POD_WITHOUT_SERIES",
-    Hop.LABELS,
-    "error",
     cause="the exporter serves GPUs, but no series names these pods",
     fix="run dcgm-exporter and NVIDIA's device plugin on their nodes; for a model server's pods, create a PodMonitor",
     grace_s=120,

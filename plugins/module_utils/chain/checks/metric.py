@@ -7,7 +7,7 @@ from statistics import fmean
 from ...autoscaling.replicas import DEFAULT_TOLERANCE
 from ...autoscaling.spec import EXTERNAL
 from ...autoscaling.spec import PODS as PODS_METRIC
-from ...diagnosis.check import CheckResult, Evidence, FindingType, check
+from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
 from ...errors import enumeration
 from ...hops import Hop
 from ...kube.objects import youngest
@@ -16,26 +16,22 @@ from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..state.metric import MetricState
 
-METRIC_IN_CAPITALS = FindingType(
+_METRIC = FindingTypes(Hop.METRIC)
+
+METRIC_IN_CAPITALS = _METRIC.error(
     "METRIC_IN_CAPITALS",
-    Hop.METRIC,
-    "error",
     cause="HPAs query external metrics in lower case",
     fix="use a name in lower case at the source of the metric",
 )
-METRIC_NOT_LISTED = FindingType(
+METRIC_NOT_LISTED = _METRIC.error(
     "METRIC_NOT_LISTED",
-    Hop.METRIC,
-    "error",
     cause="the API does not list the metric: no rule of the adapter maps a series to it, or the series has no samples",
     fix="query {series} in Prometheus. If it has samples, run the prometheus_adapter role: its rules serve each "
     "recorded series as a metric. An existing adapter needs these rules, see docs/existing-clusters.md",
     is_consequence=True,
 )
-METRIC_WITHOUT_VALUE = FindingType(
+METRIC_WITHOUT_VALUE = _METRIC.error(
     "METRIC_WITHOUT_VALUE",
-    Hop.METRIC,
-    "error",
     cause="the API has no value for these objects: the series lacks them, or the adapter's rule loses the labels "
     "namespace and pod",
     fix="query {series} with these labels in Prometheus. If it exists, fix the query of {owner}: it must keep "
@@ -58,10 +54,8 @@ METRIC_WITHOUT_VALUE = FindingType(
         ),
     ),
 )
-METRIC_DISAGREES = FindingType(
+METRIC_DISAGREES = _METRIC.warning(
     "METRIC_DISAGREES",
-    Hop.METRIC,
-    "warning",
     cause="the value in the API differs from the recorded value: it queries another Prometheus, or a second rule "
     "serves the metric",
     fix="check --prometheus-url of the adapter, and its rules for a second one with that name",
@@ -110,10 +104,8 @@ def values(state: State) -> Iterator[CheckResult]:
                 yield CheckResult(METRIC_DISAGREES, name, seen, affected, youngest(settled_s), autoscaler.lag_s)
 
 
-REJECTED_BELOW_TARGET = FindingType(
+REJECTED_BELOW_TARGET = _METRIC.warning(
     "REJECTED_BELOW_TARGET",
-    Hop.METRIC,
-    "warning",
     cause="the server rejects what exceeds its own limit (--max-num-queued-reqs of vLLM), and the metric is below the "
     "target of the HPA there. So the HPA adds no replicas while users are turned away",
     fix="set target_value below the limit, or raise the limit of the server; docs/model.md describes a capped queue",
@@ -133,10 +125,8 @@ def rejections(state: State) -> Iterator[CheckResult]:
         yield CheckResult(REJECTED_BELOW_TARGET, autoscaler.name, f"{seen}; {_averages(autoscaler)}")
 
 
-SATURATED_BELOW_TARGET = FindingType(
+SATURATED_BELOW_TARGET = _METRIC.warning(
     "SATURATED_BELOW_TARGET",
-    Hop.METRIC,
-    "warning",
     cause="requests wait in every pod, and the metric is below the target of the HPA there: it does not rise any "
     "further. So the HPA adds no replicas however many requests wait",
     fix="use the metric llm or llm_in_flight, which count waiting requests, or lower target_value; "

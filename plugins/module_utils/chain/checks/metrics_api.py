@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ...autoscaling.spec import KEDA
-from ...diagnosis.check import ALL, CheckResult, Evidence, FindingType, check
+from ...diagnosis.check import ALL, CheckResult, Evidence, FindingTypes, check
 from ...errors import enumeration
 from ...hops import Hop
 from ...kube.objects import Manifest, clock, made_s, name_of, seconds, statuses, unix, youngest
@@ -17,6 +17,8 @@ from ..state.api import ApiState
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 
+_METRICS_API = FindingTypes(Hop.METRICS_API)
+
 _START_GRACE_S = 120
 # Older restarts are ignored.
 _RECENT_S = 3600
@@ -24,10 +26,8 @@ _RECENT_S = 3600
 _STOCK_QPS = 5.0
 _URL = re.compile(r"https?://(?P<host>[^/:]+)(?::(?P<port>\d+))?(?:/.*)?")
 
-ADAPTER_RULE_WRONG = FindingType(
+ADAPTER_RULE_WRONG = _METRICS_API.error(
     "ADAPTER_RULE_WRONG",
-    Hop.METRICS_API,
-    "error",
     cause="one invalid rule blocks all metrics: the adapter does not start with it, or Prometheus rejects its series "
     "query",
     fix="correct the rule in the adapter's values or ConfigMap and restart the adapter; its log has the details",
@@ -66,10 +66,8 @@ def _query_of(rule: object) -> str:
     return str(rule.get("seriesQuery", "")) if isinstance(rule, dict) else str(rule)
 
 
-ADAPTER_NOT_RESTARTED = FindingType(
+ADAPTER_NOT_RESTARTED = _METRICS_API.error(
     "ADAPTER_NOT_RESTARTED",
-    Hop.METRICS_API,
-    "error",
     cause="the adapter reads its rules only when it starts, and they have changed since then",
     fix="kubectl -n {namespace} rollout restart deployment {name}; the chart's checksum/config annotation does it "
     "automatically",
@@ -129,10 +127,8 @@ def _started_s(pod: Manifest) -> float:
     return max([made_s(pod), *filter(None, times)])
 
 
-ADAPTER_OVERLOADED = FindingType(
+ADAPTER_OVERLOADED = _METRICS_API.warning(
     "ADAPTER_OVERLOADED",
-    Hop.METRICS_API,
-    "warning",
     cause="the adapter runs out of memory. Its rules, for example the chart's default rules, repeatedly list nearly "
     "all series of the cluster",
     fix="set rules.default: false in the chart's values, as the prometheus_adapter role does, or raise its memory "
@@ -171,19 +167,15 @@ def _out_of_memory(state: State, pod: Manifest) -> tuple[str, float | None]:
     return "", None
 
 
-METRICS_API_MISSING = FindingType(
+METRICS_API_MISSING = _METRICS_API.error(
     "METRICS_API_MISSING",
-    Hop.METRICS_API,
-    "error",
     cause="no server is registered for {group}",
     fix="run the prometheus_adapter role; for external metrics with prometheus_adapter_external_metrics: true, or "
     "run the role keda; or use metric_type Pods",
     before="await",
 )
-METRICS_API_UNAVAILABLE = FindingType(
+METRICS_API_UNAVAILABLE = _METRICS_API.error(
     "METRICS_API_UNAVAILABLE",
-    Hop.METRICS_API,
-    "error",
     cause="the control plane does not reach the server of {group}",
     fix="kubectl describe apiservice v1beta1.{group}; check the pods of {owner}",
     grace_s=_START_GRACE_S,
@@ -248,10 +240,8 @@ def _adapter_age_s(state: State, api: ApiState) -> float | None:
     return youngest(state.clock.condition_age_s(pod, "Ready") for pod in api.pods)
 
 
-METRICS_API_OF_ANOTHER = FindingType(
+METRICS_API_OF_ANOTHER = _METRICS_API.error(
     "METRICS_API_OF_ANOTHER",
-    Hop.METRICS_API,
-    "error",
     cause="{group} is served by {owner}, which does not serve these metrics. A cluster has one server of that API",
     fix="remove that server and run the {role} role, or scale on a metric that it serves",
     grace_s=_START_GRACE_S,
@@ -293,17 +283,13 @@ def _is_of_keda(autoscaler: AutoscalerState, api: ApiState) -> bool:
     return not api.is_keda and bool(served_for(autoscaler.hpa))
 
 
-ADAPTER_WRONG_URL = FindingType(
+ADAPTER_WRONG_URL = _METRICS_API.error(
     "ADAPTER_WRONG_URL",
-    Hop.METRICS_API,
-    "error",
     cause="prometheus-adapter queries a Prometheus that does not exist: {why}",
     fix="set prometheus_adapter_prometheus_url and prometheus_adapter_prometheus_port",
 )
-ADAPTER_LISTS_NOTHING = FindingType(
+ADAPTER_LISTS_NOTHING = _METRICS_API.error(
     "ADAPTER_LISTS_NOTHING",
-    Hop.METRICS_API,
-    "error",
     cause="the adapter runs, but lists no metric at all: its Prometheus has none of the series, or one of its rules is "
     "invalid and blocks all metrics",
     fix="check its log for `unable to update list of all metrics`, and --prometheus-url of its Deployment",
@@ -354,10 +340,8 @@ def _wrong_url(state: State, api: ApiState) -> str:
     return f"--prometheus-url is {url}, Service {namespace}/{name} has {enumeration(list(map(str, ports)))}"
 
 
-ADAPTER_FORGETS = FindingType(
+ADAPTER_FORGETS = _METRICS_API.warning(
     "ADAPTER_FORGETS",
-    Hop.METRICS_API,
-    "warning",
     cause="--metrics-max-age is shorter than two evaluation intervals, so metrics appear and disappear",
     fix="set --metrics-max-age to twice the slowest interval (prometheus_adapter_relist_interval sets both)",
 )
@@ -383,10 +367,8 @@ def _rule_interval_s(state: State, series: str) -> float:
     return max((interval for interval in intervals if interval), default=0)
 
 
-ADAPTER_THROTTLED = FindingType(
+ADAPTER_THROTTLED = _METRICS_API.warning(
     "ADAPTER_THROTTLED",
-    Hop.METRICS_API,
-    "warning",
     cause="the adapter lists the pods for each Pods metric in the API server. It is limited to {qps} requests per "
     "second, so HPAs are evaluated less often than their sync period",
     fix="set the adapter's flags --client-qps=200 and --client-burst=300, as the role prometheus_adapter does, or "

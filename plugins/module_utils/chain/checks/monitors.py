@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...autoscaling.promql import MODEL_SERVER
-from ...diagnosis.check import ALL, CheckResult, Evidence, FindingType, check
+from ...diagnosis.check import ALL, CheckResult, Evidence, FindingTypes, check
 from ...hops import Hop
 from ...kube.label_selectors import labels_match
 from ...kube.objects import Manifest, containers_of, labels_of, name_of, youngest
@@ -16,16 +16,16 @@ from ..finding_texts import labels_text, names_of, pods_text, selector_text
 from ..prometheus_objects import why_not_selected
 from ..state.cluster import State
 
+_SCRAPE = FindingTypes(Hop.SCRAPE)
+
 _MONITORS = ("daemon_sets", "component_pods", "prometheus", "services", "service_monitors", "pod_monitors")
 _SELECTED = (*_MONITORS, "prometheuses", "namespaces")
 # Of the Prometheus object: what selects monitors, and their namespaces.
 _SERVICE_FIELDS = ("serviceMonitorSelector", "serviceMonitorNamespaceSelector")
 _POD_FIELDS = ("podMonitorSelector", "podMonitorNamespaceSelector")
 
-MONITOR_REJECTED = FindingType(
+MONITOR_REJECTED = _SCRAPE.error(
     "MONITOR_REJECTED",
-    Hop.SCRAPE,
-    "error",
     cause="the Prometheus operator rejected the monitor as invalid and left it out of the configuration",
     fix="correct the field in the message: kubectl -n {namespace} edit {kind} {name}",
 )
@@ -74,10 +74,8 @@ def _reads_pod(state: State, monitor: Manifest, pod: Manifest) -> bool:
     )
 
 
-MONITOR_MISSING = FindingType(
+MONITOR_MISSING = _SCRAPE.error(
     "MONITOR_MISSING",
-    Hop.SCRAPE,
-    "error",
     cause="no ServiceMonitor or PodMonitor selects the exporter, and nothing else scrapes it",
     fix="run the dcgm_exporter role, or set serviceMonitor.enabled in the chart's values",
     is_consequence=True,
@@ -159,10 +157,8 @@ def _selected_services(state: State, monitor: Manifest) -> list[Manifest]:
     ]
 
 
-MONITOR_NOT_SELECTED = FindingType(
+MONITOR_NOT_SELECTED = _SCRAPE.error(
     "MONITOR_NOT_SELECTED",
-    Hop.SCRAPE,
-    "error",
     cause="no Prometheus object selects the exporter's monitor: {why}",
     fix="set dcgm_exporter_monitor_labels, or label the monitor: {labels}",
     is_consequence=True,
@@ -188,10 +184,8 @@ def monitor_is_selected(state: State) -> Iterator[CheckResult]:
         )
 
 
-MONITOR_FITS_NO_SERVICE = FindingType(
+MONITOR_FITS_NO_SERVICE = _SCRAPE.error(
     "MONITOR_FITS_NO_SERVICE",
-    Hop.SCRAPE,
-    "error",
     cause="the exporter's monitor finds nothing to scrape: {why}",
     fix="correct its selector, namespaceSelector or port; the dcgm_exporter role keeps them consistent",
     is_consequence=True,
@@ -240,10 +234,8 @@ def _wrong_port(endpoints: Sequence[Manifest], ports: set[str | None]) -> str:
     return f"it selects port {', '.join(asked)}, the ports are named {', '.join(sorted(map(str, ports)))}"
 
 
-POD_NOT_SCRAPED = FindingType(
+POD_NOT_SCRAPED = _SCRAPE.error(
     "POD_NOT_SCRAPED",
-    Hop.SCRAPE,
-    "error",
     cause="Prometheus does not scrape the pods of the model server: nothing selects them",
     fix="create a PodMonitor with the labels of the pods and the port of their metrics; docs/vllm.md has one",
     grace_s=120,
@@ -317,10 +309,8 @@ def _why_unread(state: State, monitors: Sequence[Manifest], pod: Manifest) -> tu
     return f"monitor {name_of(monitor)} selects them{wrong and f', but {wrong}'}", monitor
 
 
-MONITOR_INTERVAL_IGNORED = FindingType(
+MONITOR_INTERVAL_IGNORED = _SCRAPE.warning(
     "MONITOR_INTERVAL_IGNORED",
-    Hop.SCRAPE,
-    "warning",
     cause="port and interval are in two endpoints (`- port` and `- interval`), so the interval belongs to no port",
     fix="put interval under the same list item as port",
 )

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...diagnosis.check import CheckResult, Evidence, FindingType, check
+from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
 from ...hops import Hop
 from ...kube.objects import Manifest, condition
 from ...server.fabric import COMPLETED
@@ -14,41 +14,33 @@ from ..finding_texts import condition_text
 from ..state.cluster import State
 from ..state.nodes import is_up
 
-DRIVER_NEEDS_REBOOT = FindingType(
+_NODE = FindingTypes(Hop.NODE)
+
+DRIVER_NEEDS_REBOOT = _NODE.error(
     "DRIVER_NEEDS_REBOOT",
-    Hop.NODE,
-    "error",
     cause="the loaded driver differs from the installed one, so NVML does not work",
     fix="run the nvidia_driver role with nvidia_driver_reboot_ok: true, or reboot the node",
 )
-DRIVER_BROKEN = FindingType(
+DRIVER_BROKEN = _NODE.error(
     "DRIVER_BROKEN",
-    Hop.NODE,
-    "error",
     cause="the driver does not work with the node's GPUs",
     fix="follow the message, then run the nvidia_driver role",
 )
 
 
-DRIVER_UVM_MISSING = FindingType(
+DRIVER_UVM_MISSING = _NODE.error(
     "DRIVER_UVM_MISSING",
-    Hop.NODE,
-    "error",
     cause="nvidia-uvm is not loaded: nvidia-smi and the exporter work, but no CUDA program in a container starts",
     fix="run the nvidia_driver role, which loads it at boot; or on node {name}: nvidia-modprobe -u -c=0. Then restart "
     "the device plugin's pod on it",
 )
-FABRIC_NOT_COMPLETED = FindingType(
+FABRIC_NOT_COMPLETED = _NODE.error(
     "FABRIC_NOT_COMPLETED",
-    Hop.NODE,
-    "error",
     cause="the fabric manager has not configured the GPUs, so every CUDA program fails with error 802",
     fix="on node {name}: nvidia-smi -q | grep -A4 Fabric; journalctl -u nvidia-fabricmanager",
 )
-GPU_MISSING = FindingType(
+GPU_MISSING = _NODE.error(
     "GPU_MISSING",
-    Hop.NODE,
-    "error",
     cause="a GPU has fallen off the bus",
     fix="on node {name}: journalctl -k --grep 'NVRM|Xid'; power-cycle the server. If the GPU was removed, set "
     "nvidia_driver_expected_gpus to the number of GPUs in the host ({found})",
@@ -91,10 +83,8 @@ def _cuda_needs(node: str, facts: Mapping[str, Any], affected: frozenset[str]) -
         yield CheckResult(GPU_MISSING, f"node {node}", seen, affected, template_vars={**words, "found": str(found)})
 
 
-CUDA_FAILED = FindingType(
+CUDA_FAILED = _NODE.error(
     "CUDA_FAILED",
-    Hop.NODE,
-    "error",
     cause="a CUDA program failed on a GPU of the node in the last proof",
     fix="on node {name}: journalctl -k --grep 'NVRM|Xid'; nvidia-smi. Then run the playbook kubegpu.autoscale.verify",
     evidence=(
@@ -128,10 +118,8 @@ def cuda_has_computed(state: State) -> Iterator[CheckResult]:
         yield CheckResult(CUDA_FAILED, f"node {node}", seen, affected, template_vars={"name": node})
 
 
-NODE_NOT_READY = FindingType(
+NODE_NOT_READY = _NODE.error(
     "NODE_NOT_READY",
-    Hop.NODE,
-    "error",
     cause="the kubelet of a GPU node does not report, so the state of that node is unknown",
     fix="kubectl describe node {name}; on the node: journalctl -u kubelet",
     grace_s=120,
@@ -154,10 +142,8 @@ def nodes_ready(state: State) -> Iterator[CheckResult]:
             )
 
 
-NODE_CONDITION_BAD = FindingType(
+NODE_CONDITION_BAD = _NODE.warning(
     "NODE_CONDITION_BAD",
-    Hop.NODE,
-    "warning",
     cause="the kubelet, or a problem detector on the node, reports a problem of a GPU node",
     fix="follow the message; kubectl describe node {name}",
     grace_s=120,

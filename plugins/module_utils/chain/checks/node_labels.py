@@ -3,15 +3,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...diagnosis.check import CheckResult, FindingType, check
+from ...diagnosis.check import CheckResult, FindingTypes, check
 from ...hops import Hop
 from ..daemon_sets import missing_on, nodes_without_exporter
 from ..state.cluster import State
 
-NODE_LABEL_MISSING = FindingType(
+_NODE_LABELS = FindingTypes(Hop.NODE_LABELS)
+
+NODE_LABEL_MISSING = _NODE_LABELS.error(
     "NODE_LABEL_MISSING",
-    Hop.NODE_LABELS,
-    "error",
     cause="{component} selects nodes by labels that this node lacks. For nodes that an autoscaler adds, set them in "
     "the template of the node group",
     fix="run the gpu_node_labels role, or label the node: {labels}",

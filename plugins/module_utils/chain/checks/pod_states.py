@@ -7,21 +7,21 @@ from collections.abc import Iterator
 
 from ...autoscaling.keda_rules import POD_STATES
 from ...autoscaling.spec import KEDA, PODS
-from ...diagnosis.check import CheckResult, Evidence, FindingType, check
+from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
 from ...errors import enumeration
 from ...hops import Hop
 from ...kube.objects import youngest
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 
+_RULE = FindingTypes(Hop.RULE)
+
 _START_GRACE_S = 120
 # kube-prometheus-stack's scrape interval.
 _SLOWEST_S = 30
 
-RULE_NO_POD_STATES = FindingType(
+RULE_NO_POD_STATES = _RULE.error(
     "RULE_NO_POD_STATES",
-    Hop.RULE,
-    "error",
     cause="Prometheus lacks series of kube-state-metrics by which the rules decide for KEDA's HPA, so it has no value",
     fix="check that kube-state-metrics runs and is scraped",
     grace_s=_START_GRACE_S,
@@ -34,10 +34,8 @@ RULE_NO_POD_STATES = FindingType(
         ),
     ),
 )
-RULE_POD_STATES_SLOW = FindingType(
+RULE_POD_STATES_SLOW = _RULE.warning(
     "RULE_POD_STATES_SLOW",
-    Hop.RULE,
-    "warning",
     cause="the decision for KEDA's HPA knows new and terminating pods only after the next scrape of kube-state-metrics",
     fix="scrape kube-state-metrics at least every 30 s: kube-state-metrics.prometheus.monitor.interval of "
     "kube-prometheus-stack",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ...autoscaling.manifests import metric_names, query_in, recordings_of, resources_of, shared_profiles
 from ...autoscaling.spec import OBJECT
-from ...diagnosis.check import CheckResult, FindingType, check
+from ...diagnosis.check import CheckResult, FindingTypes, check
 from ...errors import enumeration
 from ...hops import Hop
 from ...kube.capacity import gpus_of, may_run_on, nodes_are_added, replicas_that_fit
@@ -18,10 +18,12 @@ from ..finding_texts import labels_text
 from ..prometheus_objects import why_not_selected
 from ..state.cluster import State
 
-SPEC_NAME_TWICE = FindingType(
+_SPEC = FindingTypes(Hop.SPEC)
+_RULE = FindingTypes(Hop.RULE)
+_WORKLOAD = FindingTypes(Hop.WORKLOAD)
+
+SPEC_NAME_TWICE = _SPEC.error(
     "SPEC_NAME_TWICE",
-    Hop.SPEC,
-    "error",
     cause="an HPA has one name in its namespace",
     fix="give each autoscaler a different name",
     before="refuse",
@@ -35,10 +37,8 @@ def one_name_each(state: State) -> Iterator[CheckResult]:
             yield CheckResult(SPEC_NAME_TWICE, "autoscalers", f"{times} autoscalers are called {name}")
 
 
-SPEC_QUERY_TWICE = FindingType(
+SPEC_QUERY_TWICE = _SPEC.error(
     "SPEC_QUERY_TWICE",
-    Hop.SPEC,
-    "error",
     cause="a metric is one recording rule in its namespace",
     fix="give each query a different name",
     before="refuse",
@@ -55,20 +55,16 @@ def one_query_each(state: State) -> Iterator[CheckResult]:
             yield CheckResult(SPEC_QUERY_TWICE, "metrics", seen)
 
 
-SPEC_HPA_OF_ANOTHER = FindingType(
+SPEC_HPA_OF_ANOTHER = _SPEC.error(
     "SPEC_HPA_OF_ANOTHER",
-    Hop.SPEC,
-    "error",
     cause="the module does not change an HPA that it did not create",
     fix="set adopt: true to adopt it, delete it, or give the autoscaler another name",
     before="refuse",
 )
 
 
-SPEC_HPA_OF_INVENTORY = FindingType(
+SPEC_HPA_OF_INVENTORY = _SPEC.error(
     "SPEC_HPA_OF_INVENTORY",
-    Hop.SPEC,
-    "error",
     cause="a run changes only what was made for its own inventory",
     fix="set kubegpu_inventory_id (inventory_id of the module) to the id of the HPA if it is the same inventory, or "
     "set adopt: true to give the HPA to this one",
@@ -92,10 +88,8 @@ def hpa_of_another(state: State) -> Iterator[CheckResult]:
         yield CheckResult(SPEC_HPA_OF_ANOTHER, f"autoscaler {autoscaler}", seen)
 
 
-SPEC_NO_RESOURCE_METRICS = FindingType(
+SPEC_NO_RESOURCE_METRICS = _SPEC.error(
     "SPEC_NO_RESOURCE_METRICS",
-    Hop.SPEC,
-    "error",
     cause="CPU and memory of extra_metrics come from metrics.k8s.io; without these values an HPA never scales down",
     fix="run the playbook kubegpu.autoscale.monitoring to install metrics-server; or fix the existing server: kubectl "
     "describe apiservice v1beta1.metrics.k8s.io; or remove these metrics",
@@ -112,10 +106,8 @@ def resource_metrics(state: State) -> Iterator[CheckResult]:
             yield CheckResult(SPEC_NO_RESOURCE_METRICS, f"autoscaler {autoscaler}", seen)
 
 
-SPEC_CLUSTER_UNKNOWN = FindingType(
+SPEC_CLUSTER_UNKNOWN = _SPEC.warning(
     "SPEC_CLUSTER_UNKNOWN",
-    Hop.SPEC,
-    "warning",
     cause="this user has no permission to read it, so it was not checked. Unused recording rules are kept",
     fix="grant these permissions (docs/rights.yml); the change itself does not need them",
     before="warn",
@@ -130,10 +122,8 @@ def cluster_is_known(state: State) -> Iterator[CheckResult]:
         yield CheckResult(SPEC_CLUSTER_UNKNOWN, "cluster", "; ".join(unread))
 
 
-SPEC_RULE_NOT_SELECTED = FindingType(
+SPEC_RULE_NOT_SELECTED = _SPEC.warning(
     "SPEC_RULE_NOT_SELECTED",
-    Hop.SPEC,
-    "warning",
     cause="no Prometheus object selects the new recording rules, so the metrics will have no value",
     fix="set prometheus.rule_labels and prometheus.rule_namespace to match ruleSelector and ruleNamespaceSelector "
     "(kubegpu_prometheus of the inventory)",
@@ -150,10 +140,8 @@ def rules_will_be_selected(state: State) -> Iterator[CheckResult]:
         yield CheckResult(SPEC_RULE_NOT_SELECTED, "recording rules", f"they are created {place}; {why}")
 
 
-SPEC_RULE_OF_OTHERS = FindingType(
+SPEC_RULE_OF_OTHERS = _SPEC.error(
     "SPEC_RULE_OF_OTHERS",
-    Hop.SPEC,
-    "error",
     cause="a metric is one recording rule in its namespace, so a change affects other autoscalers",
     fix="give this metric another name, or change the query in all autoscalers in one run",
     before="refuse",
@@ -185,10 +173,8 @@ def shared_rules(state: State) -> Iterator[CheckResult]:
                 )
 
 
-SPEC_RULE_OF_INVENTORY = FindingType(
+SPEC_RULE_OF_INVENTORY = _SPEC.error(
     "SPEC_RULE_OF_INVENTORY",
-    Hop.SPEC,
-    "error",
     cause="a run changes only objects of its own inventory, and inventories that share a cluster share the recording "
     "rules",
     fix="use one version of the collection, and the same rule_labels, evaluation_interval and selectors of "
@@ -211,18 +197,14 @@ def rules_of_inventories(state: State) -> Iterator[CheckResult]:
         )
 
 
-SPEC_QUERY_WRONG = FindingType(
+SPEC_QUERY_WRONG = _SPEC.error(
     "SPEC_QUERY_WRONG",
-    Hop.SPEC,
-    "error",
     cause="a query must return one series per namespace and pod",
     fix="correct the query, and test it in Prometheus",
     before="refuse",
 )
-SPEC_QUERY_EMPTY = FindingType(
+SPEC_QUERY_EMPTY = _SPEC.warning(
     "SPEC_QUERY_EMPTY",
-    Hop.SPEC,
-    "warning",
     cause="the pods that report it have not started yet, or the query is wrong",
     fix="test it in Prometheus",
     before="warn",
@@ -237,10 +219,8 @@ def queries(state: State) -> Iterator[CheckResult]:
         yield CheckResult(SPEC_QUERY_EMPTY, f"metric {metric}", "its query returns nothing at the moment")
 
 
-RULE_KIND_MISSING = FindingType(
+RULE_KIND_MISSING = _RULE.error(
     "RULE_KIND_MISSING",
-    Hop.RULE,
-    "error",
     cause="the Prometheus operator is not installed",
     fix="run the prometheus_stack role, which installs the Prometheus operator",
     before="await",
@@ -253,10 +233,8 @@ def rules_are_served(state: State) -> Iterator[CheckResult]:
         yield CheckResult(RULE_KIND_MISSING, "cluster", "it does not serve the kind PrometheusRule")
 
 
-RULE_NAMESPACE_MISSING = FindingType(
+RULE_NAMESPACE_MISSING = _RULE.error(
     "RULE_NAMESPACE_MISSING",
-    Hop.RULE,
-    "error",
     cause="without their recording rules HPAs have no value",
     fix="create that namespace, or set prometheus.rule_namespace (kubegpu_prometheus of the inventory) to one that "
     "Prometheus selects rules from",
@@ -270,18 +248,14 @@ def rules_have_a_namespace(state: State) -> Iterator[CheckResult]:
         yield CheckResult(RULE_NAMESPACE_MISSING, "recording rules", f"namespace {namespace} does not exist")
 
 
-WORKLOAD_KIND_MISSING = FindingType(
+WORKLOAD_KIND_MISSING = _WORKLOAD.error(
     "WORKLOAD_KIND_MISSING",
-    Hop.WORKLOAD,
-    "error",
     cause="the API server does not know the target's kind",
     fix="check target.kind and target.api_version, or install the CRD of that kind",
     before="await",
 )
-WORKLOAD_NOT_SCALABLE = FindingType(
+WORKLOAD_NOT_SCALABLE = _WORKLOAD.error(
     "WORKLOAD_NOT_SCALABLE",
-    Hop.WORKLOAD,
-    "error",
     cause="an HPA sets replicas through the scale subresource",
     fix="choose a kind with a scale subresource, for example a Deployment",
     before="refuse",
@@ -299,10 +273,8 @@ def targets_can_be_scaled(state: State) -> Iterator[CheckResult]:
             yield CheckResult(WORKLOAD_NOT_SCALABLE, name, f"{target.kind} has no scale subresource")
 
 
-WORKLOAD_MAXIMA_OVER_GPUS = FindingType(
+WORKLOAD_MAXIMA_OVER_GPUS = _WORKLOAD.warning(
     "WORKLOAD_MAXIMA_OVER_GPUS",
-    Hop.WORKLOAD,
-    "warning",
     cause="each autoscaler fits alone, but not all of them together, which is a problem if their peaks coincide",
     fix="if their peaks may coincide, lower max_replicas, add nodes, or set divide_gpus (gpu_autoscaling_divide_gpus "
     "of the role), which lowers max_replicas by priority",
@@ -329,10 +301,8 @@ def all_maxima(state: State) -> Iterator[CheckResult]:
             )
 
 
-SPEC_OBJECT_COMPOUNDS = FindingType(
+SPEC_OBJECT_COMPOUNDS = _SPEC.warning(
     "SPEC_OBJECT_COMPOUNDS",
-    Hop.SPEC,
-    "warning",
     cause="metric_type Object multiplies an average by the number of ready pods. While the average lags, each new pod "
     "makes the HPA request more",
     fix="use metric_type Pods unless something else reads the object's metric",
@@ -347,10 +317,8 @@ def compounding(state: State) -> Iterator[CheckResult]:
             yield CheckResult(SPEC_OBJECT_COMPOUNDS, f"autoscaler {autoscaler}", "metric_type is Object")
 
 
-SPEC_SHARED_GPUS = FindingType(
+SPEC_SHARED_GPUS = _SPEC.warning(
     "SPEC_SHARED_GPUS",
-    Hop.SPEC,
-    "warning",
     cause="the metric shows the whole GPU, not this pod's part",
     fix="use profile shared, or a metric of the application",
     before="warn",
@@ -368,10 +336,8 @@ def shared_gpus(state: State) -> Iterator[CheckResult]:
             yield CheckResult(SPEC_SHARED_GPUS, f"autoscaler {autoscaler}", seen)
 
 
-SPEC_CAVEAT = FindingType(
+SPEC_CAVEAT = _SPEC.warning(
     "SPEC_CAVEAT",
-    Hop.SPEC,
-    "warning",
     cause="the profile does not fit everywhere",
     fix="see docs/model.md",
     before="warn",

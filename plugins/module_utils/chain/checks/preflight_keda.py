@@ -10,20 +10,20 @@ from ...autoscaling.backends import needs_scaled_object
 from ...autoscaling.manifests import SCALED_OBJECT
 from ...autoscaling.scaled_object import diverging_fields, hpa_name, reads_totals
 from ...autoscaling.spec import Autoscaler
-from ...diagnosis.check import CheckResult, FindingType, check
+from ...diagnosis.check import CheckResult, FindingTypes, check
 from ...errors import enumeration
 from ...hops import Hop
 from ...kube.labels import is_managed, is_of, maker
 from ...kube.objects import Manifest, owners
 from ..state.cluster import State
 
+_SPEC = FindingTypes(Hop.SPEC)
+
 # HPAConfigurableTolerance is enabled by default from this version on.
 _TOLERANCE_MINOR = 35
 
-SPEC_KEDA_MISSING = FindingType(
+SPEC_KEDA_MISSING = _SPEC.error(
     "SPEC_KEDA_MISSING",
-    Hop.SPEC,
-    "error",
     cause="KEDA is not installed: its operator creates the HPA of each ScaledObject",
     fix="run the role keda, which installs KEDA; or set backend to adapter",
     before="await",
@@ -38,10 +38,8 @@ def keda_is_installed(state: State) -> Iterator[CheckResult]:
             yield CheckResult(SPEC_KEDA_MISSING, f"autoscaler {autoscaler}", seen)
 
 
-SPEC_SCALED_OBJECT_OF_ANOTHER = FindingType(
+SPEC_SCALED_OBJECT_OF_ANOTHER = _SPEC.error(
     "SPEC_SCALED_OBJECT_OF_ANOTHER",
-    Hop.SPEC,
-    "error",
     cause="the module does not change a ScaledObject that it did not create for this inventory",
     fix="set adopt: true to adopt it, delete it, or give the autoscaler another name and target",
     before="refuse",
@@ -56,10 +54,8 @@ def own_scaled_objects(state: State) -> Iterator[CheckResult]:
             yield CheckResult(SPEC_SCALED_OBJECT_OF_ANOTHER, f"autoscaler {autoscaler}", seen)
 
 
-SPEC_SCALED_OBJECT_FIELDS = FindingType(
+SPEC_SCALED_OBJECT_FIELDS = _SPEC.error(
     "SPEC_SCALED_OBJECT_FIELDS",
-    Hop.SPEC,
-    "error",
     cause="with these fields KEDA changes replicas by other rules than the autoscaler's, and the module does not "
     "remove fields that it does not set",
     fix="remove them: kubectl -n {namespace} edit scaledobject {name}; or set backend to adapter",
@@ -79,10 +75,8 @@ def scaled_objects_are_plain(state: State) -> Iterator[CheckResult]:
             )
 
 
-SPEC_SCALED_OBJECT_RENAMES = FindingType(
+SPEC_SCALED_OBJECT_RENAMES = _SPEC.warning(
     "SPEC_SCALED_OBJECT_RENAMES",
-    Hop.SPEC,
-    "warning",
     cause="KEDA deletes that HPA and creates one with the autoscaler's name, which does not know the recommendations "
     "of the stabilization window",
     fix="adopt it while the load is steady; no replica changes as long as the metrics ask for the current number",
@@ -98,10 +92,8 @@ def adopted_hpas_keep_their_name(state: State) -> Iterator[CheckResult]:
             yield CheckResult(SPEC_SCALED_OBJECT_RENAMES, f"autoscaler {autoscaler}", seen)
 
 
-SPEC_HPA_OF_SCALED_OBJECT = FindingType(
+SPEC_HPA_OF_SCALED_OBJECT = _SPEC.error(
     "SPEC_HPA_OF_SCALED_OBJECT",
-    Hop.SPEC,
-    "error",
     cause="KEDA overwrites every change of an HPA that a ScaledObject owns",
     fix="adopt the ScaledObject with its name, backend: keda and adopt: true; or delete it, or give the autoscaler "
     "another name and target. If it cannot be listed, grant that permission (docs/rights.yml)",
@@ -125,10 +117,8 @@ def hpa_of_scaled_object(state: State) -> Iterator[CheckResult]:
                 yield CheckResult(SPEC_HPA_OF_SCALED_OBJECT, f"autoscaler {autoscaler}", seen)
 
 
-SPEC_KEDA_TOLERANCE = FindingType(
+SPEC_KEDA_TOLERANCE = _SPEC.error(
     "SPEC_KEDA_TOLERANCE",
-    Hop.SPEC,
-    "error",
     cause="KEDA's HPA reads a number of replicas; with the default tolerance of 10 % it ignores steps of one replica",
     fix="upgrade Kubernetes to 1.35, which keeps the field tolerance; or set backend to adapter",
     before="refuse",
@@ -147,18 +137,14 @@ def tolerance_is_kept(state: State) -> Iterator[CheckResult]:
             yield CheckResult(SPEC_KEDA_TOLERANCE, f"autoscaler {autoscaler}", seen)
 
 
-SPEC_KEDA_UNKNOWN = FindingType(
+SPEC_KEDA_UNKNOWN = _SPEC.warning(
     "SPEC_KEDA_UNKNOWN",
-    Hop.SPEC,
-    "warning",
     cause="a second autoscaler of KEDA would not be detected",
     fix="grant that permission (docs/rights.yml); this has no effect if KEDA is not installed",
     before="warn",
 )
-SPEC_KEDA_HIDDEN = FindingType(
+SPEC_KEDA_HIDDEN = _SPEC.error(
     "SPEC_KEDA_HIDDEN",
-    Hop.SPEC,
-    "error",
     cause="without it an existing ScaledObject would be overwritten",
     fix="grant that permission (docs/rights.yml)",
     before="refuse",

@@ -7,19 +7,19 @@ from collections.abc import Iterator
 
 from ...autoscaling.backends import needs_scaled_object
 from ...autoscaling.spec import Autoscaler
-from ...diagnosis.check import CheckResult, FindingType, check
+from ...diagnosis.check import CheckResult, FindingTypes, check
 from ...formats.feature_gates import SCALE_TO_ZERO, SCALES_TO_ZERO_MINOR
 from ...hops import Hop
 from ...kube.objects import condition
 from ..state.cluster import State
 
+_SPEC = FindingTypes(Hop.SPEC)
+
 # A total below this share of its target is noise rather than load.
 _NOISE = 0.01
 
-SPEC_ZERO_UNSUPPORTED = FindingType(
+SPEC_ZERO_UNSUPPORTED = _SPEC.error(
     "SPEC_ZERO_UNSUPPORTED",
-    Hop.SPEC,
-    "error",
     cause=f"before Kubernetes 1.{SCALES_TO_ZERO_MINOR} an HPA scales to zero only with the feature gate "
     f"{SCALE_TO_ZERO}, of kube-apiserver and of kube-controller-manager",
     fix="set backend: keda, which scales to zero and back by itself (the role keda installs it); or upgrade Kubernetes "
@@ -36,10 +36,8 @@ def zero_is_supported(state: State) -> Iterator[CheckResult]:
             yield CheckResult(SPEC_ZERO_UNSUPPORTED, f"autoscaler {autoscaler}", seen)
 
 
-SPEC_ZERO_TOLERANCE = FindingType(
+SPEC_ZERO_TOLERANCE = _SPEC.warning(
     "SPEC_ZERO_TOLERANCE",
-    Hop.SPEC,
-    "warning",
     cause="a tolerance has no effect at zero replicas: any value above 0 wakes the workload",
     fix="let the query return 0 for what should not wake it",
     before="warn",
@@ -54,18 +52,14 @@ def zero_has_no_tolerance(state: State) -> Iterator[CheckResult]:
             yield CheckResult(SPEC_ZERO_TOLERANCE, f"autoscaler {autoscaler}", seen)
 
 
-SPEC_ZERO_WITHOUT_VALUE = FindingType(
+SPEC_ZERO_WITHOUT_VALUE = _SPEC.warning(
     "SPEC_ZERO_WITHOUT_VALUE",
-    Hop.SPEC,
-    "warning",
     cause="without a value the workload neither scales to zero nor wakes up",
     fix="if a missing series means that there is no load, append `or vector(0)` to the query",
     before="warn",
 )
-SPEC_ZERO_NOT_EXACT = FindingType(
+SPEC_ZERO_NOT_EXACT = _SPEC.warning(
     "SPEC_ZERO_NOT_EXACT",
-    Hop.SPEC,
-    "warning",
     cause="any value above 0 asks for one replica, so the workload scales to zero only at exactly 0",
     fix="cut small values off in the query, for example `(sum(...) > 0.1) or vector(0)`",
     before="warn",
@@ -85,18 +79,14 @@ def zero_is_reached(state: State) -> Iterator[CheckResult]:
                 yield CheckResult(SPEC_ZERO_NOT_EXACT, f"autoscaler {autoscaler}", seen)
 
 
-SPEC_ZERO_ASLEEP = FindingType(
+SPEC_ZERO_ASLEEP = _SPEC.warning(
     "SPEC_ZERO_ASLEEP",
-    Hop.SPEC,
-    "warning",
     cause="an HPA wakes only a workload that it scaled to zero itself, and treats any other as switched off",
     fix="kubectl -n {namespace} scale {target} --replicas=1",
     before="warn",
 )
-SPEC_ZERO_WAKES = FindingType(
+SPEC_ZERO_WAKES = _SPEC.warning(
     "SPEC_ZERO_WAKES",
-    Hop.SPEC,
-    "warning",
     cause="KEDA's HPA has a minimum of 1, to which the HPA controller raises a workload that it scaled to zero",
     fix="none needed: KEDA scales it to zero again after the stabilization window of scale_down",
     before="warn",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...diagnosis.check import ALL, CheckResult, Evidence, FindingType, check
+from ...diagnosis.check import ALL, CheckResult, Evidence, FindingTypes, check
 from ...hops import Hop
 from ...kube.objects import condition, is_ready, labels_of, name_of, youngest
 from ..daemon_sets import place_of
@@ -13,12 +13,12 @@ from ..finding_texts import condition_text
 from ..state.cluster import State
 from ..state.targets import exporter_targets
 
+_SCRAPE = FindingTypes(Hop.SCRAPE)
+
 _PODS = ("daemon_sets", "component_pods", "prometheus")
 
-PROMETHEUS_UNREACHABLE = FindingType(
+PROMETHEUS_UNREACHABLE = _SCRAPE.error(
     "PROMETHEUS_UNREACHABLE",
-    Hop.SCRAPE,
-    "error",
     cause="Prometheus does not answer",
     fix="check why its pods are not ready; open its port from the control plane to the nodes, or set prometheus.url",
     grace_s=300,
@@ -65,10 +65,8 @@ def prometheus_answers(state: State) -> Iterator[CheckResult]:
         )
 
 
-PROMETHEUS_REPLICAS_DIFFER = FindingType(
+PROMETHEUS_REPLICAS_DIFFER = _SCRAPE.error(
     "PROMETHEUS_REPLICAS_DIFFER",
-    Hop.SCRAPE,
-    "error",
     cause="the pods behind the Service of Prometheus have different data, so values appear and disappear",
     fix="compare Status > Targets and Status > Rule health of both: kubectl -n {namespace} port-forward {pod} 9090",
     grace_s=120,
@@ -140,10 +138,8 @@ def _replica_titles(state: State) -> dict[str, str]:
     return {name: f"{name} (shard {shard})" if several else name for name, shard in shards.items()}
 
 
-PROMETHEUS_EPHEMERAL = FindingType(
+PROMETHEUS_EPHEMERAL = _SCRAPE.warning(
     "PROMETHEUS_EPHEMERAL",
-    Hop.SCRAPE,
-    "warning",
     cause="Prometheus has one replica without a volume: a drain of its node deletes all history, and no autoscaler "
     "gets a value until it runs elsewhere",
     fix="set prometheus_stack_volume_size to the size of a volume, for example 20Gi, and run "
@@ -167,27 +163,21 @@ def data_survives_a_drain(state: State) -> Iterator[CheckResult]:
             yield CheckResult(PROMETHEUS_EPHEMERAL, f"Prometheus {name_of(prometheus)}", seen)
 
 
-PROMETHEUS_STORES_NOTHING = FindingType(
+PROMETHEUS_STORES_NOTHING = _SCRAPE.error(
     "PROMETHEUS_STORES_NOTHING",
-    Hop.SCRAPE,
-    "error",
     cause="Prometheus scrapes its targets, but stores no samples: its disk is full or not writable",
     fix="kubectl -n {namespace} logs {pod} -c prometheus; enlarge its volume, or lower retention and retentionSize",
     grace_s=300,
 )
-PROMETHEUS_RELOAD_FAILS = FindingType(
+PROMETHEUS_RELOAD_FAILS = _SCRAPE.warning(
     "PROMETHEUS_RELOAD_FAILS",
-    Hop.SCRAPE,
-    "warning",
     cause="Prometheus could not load its last configuration and still uses the previous one, without later changes to "
     "monitors and rules",
     fix="kubectl -n {namespace} logs {pod} -c prometheus shows the error. Correct the monitor, the rule or the "
     "additional scrape configuration",
 )
-PROMETHEUS_WAL_CORRUPT = FindingType(
+PROMETHEUS_WAL_CORRUPT = _SCRAPE.warning(
     "PROMETHEUS_WAL_CORRUPT",
-    Hop.SCRAPE,
-    "warning",
     cause="Prometheus has found its write-ahead log corrupt since its start and has dropped samples: its disk was full "
     "or is faulty, or it was killed",
     fix="kubectl -n {namespace} logs {pod} -c prometheus; check the free space and the health of its volume",
@@ -225,10 +215,8 @@ def prometheus_is_well(state: State) -> Iterator[CheckResult]:
         yield CheckResult(PROMETHEUS_WAL_CORRUPT, name, seen, template_vars=template_vars)
 
 
-PROMETHEUS_NOT_RECONCILED = FindingType(
+PROMETHEUS_NOT_RECONCILED = _SCRAPE.warning(
     "PROMETHEUS_NOT_RECONCILED",
-    Hop.SCRAPE,
-    "warning",
     cause="the Prometheus operator cannot reconcile the Prometheus object, so later changes have no effect",
     fix="follow the message; kubectl -n {namespace} describe prometheus {name}",
     grace_s=300,

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...autoscaling.dcgm_fields import reads_fields
 from ...autoscaling.manifests import recordings_of
-from ...diagnosis.check import CheckResult, Evidence, FindingType, check
+from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
 from ...errors import enumeration
 from ...hops import Hop
 from ...kube.objects import Manifest, labels_of, name_of, seconds, youngest
@@ -27,6 +27,8 @@ from ..service_endpoints import services_called, unserved
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
 from ..state.metric import MetricState
+
+_RULE = FindingTypes(Hop.RULE)
 
 _START_GRACE_S = 120
 # A group that has missed this many intervals, and this much time, is no longer evaluated.
@@ -42,10 +44,8 @@ _OWNER = re.compile(r"kubegpu[.-]([a-z0-9-]+)\.")
 # What they record. In any other series, `exported_namespace` or another label can say whose value it is.
 _RECORDED_FOR_ONE = re.compile(r"(namespace_(pod|workload|workload_pod)|external):")
 
-RULE_NOT_SELECTED = FindingType(
+RULE_NOT_SELECTED = _RULE.error(
     "RULE_NOT_SELECTED",
-    Hop.RULE,
-    "error",
     cause="no Prometheus object selects the PrometheusRule: {why}",
     fix="set prometheus.rule_labels and prometheus.rule_namespace to match ruleSelector and ruleNamespaceSelector",
 )
@@ -96,10 +96,8 @@ def _not_selected(state: State, series: str) -> tuple[Manifest | None, str]:
     return None, ""
 
 
-RULE_NOT_LOADED = FindingType(
+RULE_NOT_LOADED = _RULE.error(
     "RULE_NOT_LOADED",
-    Hop.RULE,
-    "error",
     cause="Prometheus has not loaded the PrometheusRule: the operator does not run, or a broken rule blocks the reload",
     fix="kubectl get prometheusrules -A; see the logs of the operator and of Prometheus' config-reloader",
     grace_s=_START_GRACE_S,
@@ -111,17 +109,13 @@ RULE_NOT_LOADED = FindingType(
         ),
     ),
 )
-RULE_REJECTED = FindingType(
+RULE_REJECTED = _RULE.error(
     "RULE_REJECTED",
-    Hop.RULE,
-    "error",
     cause="the Prometheus operator rejected the PrometheusRule as invalid and left it out of the configuration",
     fix="correct the field in the message: kubectl -n {namespace} edit prometheusrule {name}",
 )
-RULE_MISSING = FindingType(
+RULE_MISSING = _RULE.error(
     "RULE_MISSING",
-    Hop.RULE,
-    "error",
     cause="no rule records the series of the metric",
     fix="run gpu_autoscaler for the autoscaler, which creates the PrometheusRule",
     is_consequence=True,
@@ -159,10 +153,8 @@ def _why_not_loaded(state: State) -> str:
     return "; its last reload of the configuration failed" if failed else ""
 
 
-RULE_FAILS = FindingType(
+RULE_FAILS = _RULE.error(
     "RULE_FAILS",
-    Hop.RULE,
-    "error",
     cause="Prometheus cannot evaluate the rule",
     fix="test the query in Prometheus; check for other rules that record the same series",
     grace_s=_START_GRACE_S,
@@ -184,24 +176,18 @@ RULE_FAILS = FindingType(
         ),
     ),
 )
-RULE_NOT_EVALUATED = FindingType(
+RULE_NOT_EVALUATED = _RULE.error(
     "RULE_NOT_EVALUATED",
-    Hop.RULE,
-    "error",
     cause="Prometheus has not evaluated the rule's group for a long time: it is overloaded or hangs",
     fix="check prometheus_rule_group_iterations_missed_total; give Prometheus more CPU",
 )
-RULE_TOO_SLOW = FindingType(
+RULE_TOO_SLOW = _RULE.warning(
     "RULE_TOO_SLOW",
-    Hop.RULE,
-    "warning",
     cause="an evaluation takes longer than the interval, so some are skipped",
     fix="raise prometheus.evaluation_interval, or give Prometheus more CPU",
 )
-RULE_TWICE = FindingType(
+RULE_TWICE = _RULE.warning(
     "RULE_TWICE",
-    Hop.RULE,
-    "warning",
     cause="several rules record the same series: if a pod has two values, the last one is used, or the rule fails",
     fix="keep one of them: kubectl get prometheusrules -A -o yaml | grep -n {series}",
 )
@@ -226,10 +212,8 @@ def rules_are_evaluated(state: State) -> Iterator[CheckResult]:
             yield CheckResult(RULE_TWICE, f"series {series}", seen, template_vars={"series": series})
 
 
-RULE_OUTSIDE_NAMESPACE = FindingType(
+RULE_OUTSIDE_NAMESPACE = _RULE.error(
     "RULE_OUTSIDE_NAMESPACE",
-    Hop.RULE,
-    "error",
     cause="the rule belongs to namespace {owner} by its name, and can record values for the workloads of others",
     fix="find who changed it: kubectl -n {namespace} get prometheusrule {name} --output=yaml --show-managed-fields; "
     "delete it, and create the autoscalers of {owner} again",
@@ -294,19 +278,15 @@ def _evaluation(state: State, series: str, rule: Mapping[str, Any], affected: fr
         yield CheckResult(RULE_TOO_SLOW, name, seen)
 
 
-RULE_GIVES_NAN = FindingType(
+RULE_GIVES_NAN = _RULE.error(
     "RULE_GIVES_NAN",
-    Hop.RULE,
-    "error",
     cause="the rule divides by zero. The adapter turns NaN into 0 unless its own rule leaves NaN out. The HPA then "
     "scales down to the minimum",
     fix="guard the denominator: `x / (y > 0)`",
     grace_s=_START_GRACE_S,
 )
-RULE_GIVES_NOTHING = FindingType(
+RULE_GIVES_NOTHING = _RULE.error(
     "RULE_GIVES_NOTHING",
-    Hop.RULE,
-    "error",
     cause="the rule returns no value: all values are outside of 0..100, or it selects labels that the series do not "
     "have",
     fix="test the rule's query in Prometheus",
@@ -341,29 +321,23 @@ def rules_give_values(state: State) -> Iterator[CheckResult]:
             )
 
 
-DEMAND_WITHOUT_COUNTERS = FindingType(
+DEMAND_WITHOUT_COUNTERS = _RULE.warning(
     "DEMAND_WITHOUT_COUNTERS",
-    Hop.RULE,
-    "warning",
     cause="Prometheus has no counter that demand.offered selects. The HPA follows only the load of the GPUs, and does "
     "not see waiting requests",
     fix="check that Prometheus scrapes the source of the request counts, and test the selector there; docs/model.md "
     "lists what each source needs",
     grace_s=_START_GRACE_S,
 )
-DEMAND_WITHOUT_COST = FindingType(
+DEMAND_WITHOUT_COST = _RULE.warning(
     "DEMAND_WITHOUT_COST",
-    Hop.RULE,
-    "warning",
     cause="the cost of a request is learned only while GPUs are busy and requests are served. Until it is known, the "
     "HPA follows the load of the GPUs",
     fix="check that demand.served selects requests that use GPU time, at least one in two seconds; or set "
     "demand.prior_gpu_seconds",
 )
-DEMAND_DISAGREES = FindingType(
+DEMAND_DISAGREES = _RULE.warning(
     "DEMAND_DISAGREES",
-    Hop.RULE,
-    "warning",
     cause="pods have spare capacity, but their load is much less than the demand: the offered requests include "
     "requests without GPU time or of other workloads",
     fix="exclude health checks, client errors and requests of other workloads from demand.offered",
@@ -400,10 +374,8 @@ def demands(state: State) -> Iterator[CheckResult]:
                 yield CheckResult(DEMAND_DISAGREES, name, seen)
 
 
-RULE_WEBHOOK_UNSERVED = FindingType(
+RULE_WEBHOOK_UNSERVED = _RULE.warning(
     "RULE_WEBHOOK_UNSERVED",
-    Hop.RULE,
-    "warning",
     cause="the API server calls a webhook for each PrometheusRule, and the webhook does not answer. No rule can be "
     "created or changed",
     fix="check that the Prometheus operator runs; delete the webhook of a removed operator: kubectl delete "
@@ -431,10 +403,8 @@ def rule_webhooks(state: State) -> Iterator[CheckResult]:
                 )
 
 
-RULE_LABEL_RENAMED = FindingType(
+RULE_LABEL_RENAMED = _RULE.warning(
     "RULE_LABEL_RENAMED",
-    Hop.RULE,
-    "warning",
     cause="the name of dcgm-exporter's node label, Hostname or hostname, depends on its version, and the rule uses the "
     "other one",
     fix="write {label} in the rule; better, have the target's relabeling add a label node and use that",
@@ -465,18 +435,14 @@ def _gpu_queries(state: State) -> Iterator[tuple[str, str]]:
                 yield f"series {series}", query
 
 
-RULE_JOINS_WRONG_POD = FindingType(
+RULE_JOINS_WRONG_POD = _RULE.warning(
     "RULE_JOINS_WRONG_POD",
-    Hop.RULE,
-    "warning",
     cause="the rule joins on the label pod, which on kube-state-metrics' series names kube-state-metrics itself. "
     "Nothing matches",
     fix="set honorLabels: true in the monitor of kube-state-metrics, as kube-prometheus-stack does",
 )
-RULE_POD_LABELS_MISSING = FindingType(
+RULE_POD_LABELS_MISSING = _RULE.warning(
     "RULE_POD_LABELS_MISSING",
-    Hop.RULE,
-    "warning",
     cause="the rule joins a label of pods that kube-state-metrics does not export, so it returns nothing",
     fix="kube-state-metrics' values: metricLabelsAllowlist: ['pods=[{label}]'], plural and with brackets; or join "
     "kube_pod_owner",
@@ -499,10 +465,8 @@ def rule_joins(state: State) -> Iterator[CheckResult]:
             yield CheckResult(RULE_POD_LABELS_MISSING, series, seen, template_vars={"label": label})
 
 
-RULE_JOINS_POD_ALONE = FindingType(
+RULE_JOINS_POD_ALONE = _RULE.warning(
     "RULE_JOINS_POD_ALONE",
-    Hop.RULE,
-    "warning",
     cause="the rule joins on the name of the pod without its namespace. If another namespace has a pod of that name, "
     "its GPUs count as well, or the rule fails",
     fix="join on (namespace, pod) and keep namespace in both aggregations; or use a Pods metric: run gpu_autoscaler "
@@ -517,10 +481,8 @@ def rule_join_keys(state: State) -> Iterator[CheckResult]:
             yield CheckResult(RULE_JOINS_POD_ALONE, series, f"no join has namespace: {quote(query)}")
 
 
-RULE_RATE_OF_GAUGE = FindingType(
+RULE_RATE_OF_GAUGE = _RULE.warning(
     "RULE_RATE_OF_GAUGE",
-    Hop.RULE,
-    "warning",
     cause="{field} goes up and down, and {function}() treats each decrease as a counter reset. Its value is "
     "meaningless",
     fix="use avg_over_time(), or the field itself; the fields that DCGM calls bytes are bytes per second already",
@@ -536,10 +498,8 @@ def rule_rates(state: State) -> Iterator[CheckResult]:
             yield CheckResult(RULE_RATE_OF_GAUGE, series, seen, template_vars={"function": function, "field": field})
 
 
-RULE_WINDOW_TOO_SHORT = FindingType(
+RULE_WINDOW_TOO_SHORT = _RULE.warning(
     "RULE_WINDOW_TOO_SHORT",
-    Hop.RULE,
-    "warning",
     cause="the rule's window is shorter than two scrapes: it has no value whenever a scrape is late",
     fix="make the window {least} or longer, four scrapes, or scrape more often",
 )

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...diagnosis.check import CheckResult, Evidence, FindingType, check
+from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
 from ...hops import Hop
 from ...kube.objects import Key, is_ready, key_of, name_of, youngest
 from ..daemon_sets import place_of
 from ..state.cluster import State
 from ..state.targets import exporter_targets
 from .monitors import is_exporter_unseen
+
+_SCRAPE = FindingTypes(Hop.SCRAPE)
 
 _PODS = ("daemon_sets", "component_pods", "prometheus")
 
@@ -39,10 +41,8 @@ _WHY_DOWN = (
         "enlarge the volume of Prometheus, or lower its retention: kubectl -n {namespace} get pvc",
     ),
 )
-TARGET_DOWN = FindingType(
+TARGET_DOWN = _SCRAPE.error(
     "TARGET_DOWN",
-    Hop.SCRAPE,
-    "error",
     cause="Prometheus has the exporter as a target, but cannot scrape it",
     fix="check lastError under Status > Targets in Prometheus; kubectl -n {namespace} logs {name}",
     grace_s=120,
@@ -82,10 +82,8 @@ TARGET_DOWN = FindingType(
         ),
     ),
 )
-TARGET_MISSING = FindingType(
+TARGET_MISSING = _SCRAPE.error(
     "TARGET_MISSING",
-    Hop.SCRAPE,
-    "error",
     cause="Prometheus has no target for an exporter that is ready",
     fix="check Status > Service discovery in Prometheus; compare the monitor's selector, port and namespaces",
     grace_s=120,
@@ -129,10 +127,8 @@ def targets(state: State) -> Iterator[CheckResult]:
             yield CheckResult(TARGET_DOWN, place, seen, affected, age_s, template_vars=place_of(pod))
 
 
-POD_TARGET_DOWN = FindingType(
+POD_TARGET_DOWN = _SCRAPE.error(
     "POD_TARGET_DOWN",
-    Hop.SCRAPE,
-    "error",
     cause="Prometheus has the pods of the workload as targets, but cannot scrape the metrics that the autoscaler needs",
     fix="check lastError under Status > Targets in Prometheus; kubectl -n {namespace} logs {name}",
     grace_s=120,
@@ -192,10 +188,8 @@ def _answered_lately(state: State) -> set[Key]:
     return {row.target for row in state.prometheus.up_lately}
 
 
-SCRAPE_SLOW = FindingType(
+SCRAPE_SLOW = _SCRAPE.warning(
     "SCRAPE_SLOW",
-    Hop.SCRAPE,
-    "warning",
     cause="the exporter takes nearly all the time between two scrapes to answer: values are old, and a scrape that "
     "takes longer is lost",
     fix="raise dcgm_exporter_scrape_interval and dcgm_exporter_collect_interval, or serve fewer counters; with many "

@@ -6,24 +6,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ...diagnosis.check import ALL, SERVER, CheckResult, FindingType, check
+from ...diagnosis.check import ALL, SERVER, CheckResult, FindingType, FindingTypes, check
 from ...errors import enumeration
 from ...hops import SERVER_TITLES, Hop
 from ..state.cluster import State
 from ..state.nodes import is_up, lost_gpus
 from ..state.servers import ExaminedServer, ServerFinding
 
-SERVER_UNREACHABLE = FindingType(
+_SERVER = FindingTypes(Hop.SERVER)
+
+SERVER_UNREACHABLE = _SERVER.error(
     "SERVER_UNREACHABLE",
-    Hop.SERVER,
-    "error",
     cause="Ansible could not connect to the server, so its driver and its container runtime were not examined",
     fix="ansible {name} -m ping, with the same inventory; check that the server runs, its address and the SSH login",
 )
-SERVER_NOT_EXAMINED = FindingType(
+SERVER_NOT_EXAMINED = _SERVER.error(
     "SERVER_NOT_EXAMINED",
-    Hop.SERVER,
-    "error",
     cause="a task that reads the server failed, so not all of it was examined",
     fix="follow the message, then run the doctor again with --limit {name},localhost",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...diagnosis.check import CheckResult, FindingType, check
+from ...diagnosis.check import CheckResult, FindingTypes, check
 from ...errors import enumeration
 from ...hops import Hop
 from ...kube.objects import name_of
@@ -13,10 +13,10 @@ from ...kube.visible_devices import VARIABLE, takes_gpus
 from ..finding_texts import first_and_rest
 from ..state.cluster import State
 
-GPUS_WITHOUT_REQUEST = FindingType(
+_DEVICE_PLUGIN = FindingTypes(Hop.DEVICE_PLUGIN)
+
+GPUS_WITHOUT_REQUEST = _DEVICE_PLUGIN.warning(
     "GPUS_WITHOUT_REQUEST",
-    Hop.DEVICE_PLUGIN,
-    "warning",
     cause="the container toolkit gives an unprivileged container the GPUs that NVIDIA_VISIBLE_DEVICES names, and "
     "NVIDIA's images name all. So a pod without a GPU request can compute on the GPUs of other pods",
     fix="on servers of the inventory, set kubegpu_unrequested_gpus: deny and run the playbook kubegpu.autoscale.gpu; "

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from ...diagnosis.check import CheckResult, Evidence, FindingType, check
+from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
 from ...hops import Hop
 from ...kube.capacity import nodes_are_added, pods_within, replicas_that_fit
 from ...kube.objects import Manifest, clock, condition, key_of, made_s, name_of, owners, unix, youngest
@@ -18,15 +18,15 @@ from ..state.cluster import State
 from ..state.nodes import lost_gpus
 from .workload_pods import PLACES, is_paused, place_of_workload, progress_text
 
+_WORKLOAD = FindingTypes(Hop.WORKLOAD)
+
 # A pause can be a step of a release.
 _PAUSE_S = 1800
 # The HPA controller's manager, before the API server recorded the subresource in managedFields.
 _SCALERS = ("kube-controller-manager",)
 
-WORKLOAD_TWO_AUTOSCALERS = FindingType(
+WORKLOAD_TWO_AUTOSCALERS = _WORKLOAD.error(
     "WORKLOAD_TWO_AUTOSCALERS",
-    Hop.WORKLOAD,
-    "error",
     cause="two autoscalers scale one workload: Kubernetes blocks both, or they undo each other's changes",
     fix="keep one of them (state: absent removes the autoscaler). To adopt an existing HPA, give the autoscaler its "
     "name, and set adopt: true. Add other metrics to extra_metrics",
@@ -63,10 +63,8 @@ def target_of(scaler: Manifest) -> tuple[str, ...]:
     return scaler["metadata"]["namespace"], group, reference.get("kind", "Deployment"), reference["name"]
 
 
-WORKLOAD_NO_READINESS_PROBE = FindingType(
+WORKLOAD_NO_READINESS_PROBE = _WORKLOAD.warning(
     "WORKLOAD_NO_READINESS_PROBE",
-    Hop.WORKLOAD,
-    "warning",
     cause="pods count as ready while they still load their model, so the HPA adds more",
     fix="add a readinessProbe to the pod template that answers once requests are served",
     before="warn",
@@ -82,10 +80,8 @@ def readiness_probe(state: State) -> Iterator[CheckResult]:
             yield CheckResult(WORKLOAD_NO_READINESS_PROBE, autoscaler.workload, seen, age_s=age_s)
 
 
-WORKLOAD_MAXIMUM_OVER_GPUS = FindingType(
+WORKLOAD_MAXIMUM_OVER_GPUS = _WORKLOAD.warning(
     "WORKLOAD_MAXIMUM_OVER_GPUS",
-    Hop.WORKLOAD,
-    "warning",
     cause="the nodes do not have enough GPUs for the HPA's maximum",
     fix="lower max_replicas, or add nodes: the remaining pods stay Pending",
     is_consequence=True,
@@ -139,10 +135,8 @@ def _is_short(state: State) -> bool:
     )
 
 
-WORKLOAD_MAXIMUM_OVER_QUOTA = FindingType(
+WORKLOAD_MAXIMUM_OVER_QUOTA = _WORKLOAD.warning(
     "WORKLOAD_MAXIMUM_OVER_QUOTA",
-    Hop.WORKLOAD,
-    "warning",
     cause="a ResourceQuota of the namespace does not allow the HPA's maximum",
     fix="raise the quota, or lower max_replicas: kubectl -n {namespace} describe resourcequota {quota}",
     is_consequence=True,
@@ -173,10 +167,8 @@ def quota(state: State) -> Iterator[CheckResult]:
                 )
 
 
-WORKLOAD_REPLICAS_OWNED = FindingType(
+WORKLOAD_REPLICAS_OWNED = _WORKLOAD.warning(
     "WORKLOAD_REPLICAS_OWNED",
-    Hop.WORKLOAD,
-    "warning",
     cause="{manager} applies a manifest with replicas, and each time undoes the HPA's decision",
     fix="remove spec.replicas from the manifest, chart or role; Argo CD: ignoreDifferences for /spec/replicas",
 )
@@ -213,10 +205,8 @@ def _writers_of_replicas(target: Manifest) -> Iterator[tuple[str, float]]:
             yield entry.get("manager", "another client"), written_s
 
 
-WORKLOAD_SCALED_BY_ANOTHER = FindingType(
+WORKLOAD_SCALED_BY_ANOTHER = _WORKLOAD.warning(
     "WORKLOAD_SCALED_BY_ANOTHER",
-    Hop.WORKLOAD,
-    "warning",
     cause="another client also scales the workload: the HPA and that client undo each other's decisions",
     fix="stop the other client: kubectl -n {namespace} get {target} -o yaml --show-managed-fields shows which one "
     "wrote spec.replicas",
@@ -255,18 +245,14 @@ def _other_scalers(target: Manifest) -> Iterator[str]:
             yield entry["manager"]
 
 
-WORKLOAD_PAUSED = FindingType(
+WORKLOAD_PAUSED = _WORKLOAD.warning(
     "WORKLOAD_PAUSED",
-    Hop.WORKLOAD,
-    "warning",
     cause="the rollout of the workload is paused: it is scaled, but its pods do not get changes of its pod template",
     fix="kubectl -n {namespace} rollout resume {target}",
     grace_s=_PAUSE_S,
 )
-WORKLOAD_ROLLOUT_STUCK = FindingType(
+WORKLOAD_ROLLOUT_STUCK = _WORKLOAD.error(
     "WORKLOAD_ROLLOUT_STUCK",
-    Hop.WORKLOAD,
-    "error",
     cause="an update of the workload has not ended within progressDeadlineSeconds, so old pods stay beside new ones",
     fix="kubectl -n {namespace} rollout status {target}; kubectl -n {namespace} rollout undo {target} reverts it",
     is_consequence=True,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...diagnosis.check import CheckResult, Evidence, FindingType, check
+from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
 from ...hops import Hop
 from ...kube.objects import (
     NO_DEVICES_LEFT,
@@ -25,6 +25,8 @@ from ..controller_reports import SCHEDULER, SILENT_S, silence_s
 from ..finding_texts import condition_text
 from ..state.autoscaler import AutoscalerState
 from ..state.cluster import State
+
+_WORKLOAD = FindingTypes(Hop.WORKLOAD)
 
 _START_GRACE_S = 120
 # The image of a model server, and its model, take minutes.
@@ -99,27 +101,21 @@ _POD_EVIDENCE = (
     ),
 )
 
-WORKLOAD_MISSING = FindingType(
+WORKLOAD_MISSING = _WORKLOAD.error(
     "WORKLOAD_MISSING",
-    Hop.WORKLOAD,
-    "error",
     cause="the target of the HPA does not exist",
     fix="create it, or correct target.name and namespace (scaleTargetRef of the HPA)",
     grace_s=_START_GRACE_S,
     before="await",
 )
-WORKLOAD_AT_ZERO = FindingType(
+WORKLOAD_AT_ZERO = _WORKLOAD.warning(
     "WORKLOAD_AT_ZERO",
-    Hop.WORKLOAD,
-    "warning",
     cause="an HPA does not scale a workload with 0 replicas",
     fix="kubectl -n {namespace} scale {target} --replicas=1; to scale to zero and back, set min_replicas: 0 "
     "(docs/backends.md)",
 )
-WORKLOAD_NOT_READY = FindingType(
+WORKLOAD_NOT_READY = _WORKLOAD.error(
     "WORKLOAD_NOT_READY",
-    Hop.WORKLOAD,
-    "error",
     cause="no pod of the workload is ready, so there is nothing to scale on",
     fix="kubectl -n {namespace} describe pods; kubectl -n {namespace} logs {pod}",
     grace_s=_POD_GRACE_S,
@@ -134,10 +130,8 @@ WORKLOAD_NOT_READY = FindingType(
         *_POD_EVIDENCE,
     ),
 )
-WORKLOAD_PODS_NOT_CREATED = FindingType(
+WORKLOAD_PODS_NOT_CREATED = _WORKLOAD.error(
     "WORKLOAD_PODS_NOT_CREATED",
-    Hop.WORKLOAD,
-    "error",
     cause="the controller of the workload cannot create its pods",
     fix="kubectl -n {namespace} describe {target}; kubectl -n {namespace} get events",
     grace_s=_START_GRACE_S,
@@ -315,10 +309,8 @@ def _not_ready_s(state: State, autoscaler: AutoscalerState, placed: Sequence[Man
     return max((age for age in ages if age is not None), default=None)
 
 
-WORKLOAD_PODS_PENDING = FindingType(
+WORKLOAD_PODS_PENDING = _WORKLOAD.error(
     "WORKLOAD_PODS_PENDING",
-    Hop.WORKLOAD,
-    "error",
     cause="the pods cannot be scheduled",
     fix="add nodes, or lower max_replicas to what the GPUs allow; kubectl -n {namespace} describe pods",
     grace_s=_POD_GRACE_S,
@@ -406,10 +398,8 @@ def pods_find_nodes(state: State) -> Iterator[CheckResult]:
             )
 
 
-WORKLOAD_PODS_FAIL = FindingType(
+WORKLOAD_PODS_FAIL = _WORKLOAD.error(
     "WORKLOAD_PODS_FAIL",
-    Hop.WORKLOAD,
-    "error",
     cause="some pods of the workload do not become ready, so the workload does not reach the HPA's replicas",
     fix="kubectl -n {namespace} describe pods; kubectl -n {namespace} logs {pod}",
     grace_s=_START_GRACE_S,

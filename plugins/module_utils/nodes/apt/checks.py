@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...diagnosis.check import CheckResult, FindingType, check
+from ...diagnosis.check import CheckResult, FindingTypes, check
 from ...hops import Hop
 from ..findings import seen_on
 from .offer import AptOffer
 from .repository import AptRepository
 
-COMPONENT_MISSING = FindingType(
+_APT = FindingTypes(Hop.APT)
+
+COMPONENT_MISSING = _APT.error(
     "APT_COMPONENT_MISSING",
-    Hop.APT,
-    "error",
     "apt rejects two sources of one repository with different keys, so the existing source is used",
     "on the node: add the component {components} to {files}, or remove that source",
     before="refuse",
@@ -30,10 +30,8 @@ def existing_source_is_complete(repository: AptRepository) -> Iterator[CheckResu
         yield seen_on(repository.host, COMPONENT_MISSING, seen, files=files, components=components)
 
 
-HEADERS_MISSING = FindingType(
+HEADERS_MISSING = _APT.error(
     "APT_HEADERS_MISSING",
-    Hop.APT,
-    "error",
     "the archive removes the headers of kernels that it has replaced",
     "on the node: `apt-get update`, install the newest linux-image as `apt list linux-image*` shows it, boot it, and "
     "run this again",
@@ -48,18 +46,14 @@ def headers_are_available(offer: AptOffer) -> Iterator[CheckResult]:
         yield seen_on(offer.host, HEADERS_MISSING, seen)
 
 
-VERSION_MISSING = FindingType(
+VERSION_MISSING = _APT.error(
     "APT_VERSION_MISSING",
-    Hop.APT,
-    "error",
     "the repository has other versions",
     "set {role}_version to an available version",
     before="refuse",
 )
-PACKAGE_MISSING = FindingType(
+PACKAGE_MISSING = _APT.error(
     "APT_PACKAGE_MISSING",
-    Hop.APT,
-    "error",
     "the repository does not have the packages, or apt cannot read it",
     "on the node, `curl -I` that address, and `apt-get update`; check {role}_version",
     before="refuse",

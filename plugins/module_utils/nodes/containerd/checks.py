@@ -6,16 +6,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...diagnosis.check import CheckResult, FindingType, check
+from ...diagnosis.check import CheckResult, FindingTypes, check
 from ...hops import Hop
 from ..findings import seen_on
 from ..survey.program_output import lines_of
 from .decisions import PACKAGE, Containerd
 
-OTHER_RUNTIME = FindingType(
+_RUNTIME = FindingTypes(Hop.RUNTIME)
+
+OTHER_RUNTIME = _RUNTIME.error(
     "CONTAINERD_OTHER_RUNTIME",
-    Hop.RUNTIME,
-    "error",
     "containerd.io would run beside it or replace it, and apt would remove what depends on it, docker.io for instance",
     "on a node of an existing cluster, leave the role containerd out: nvidia_container_toolkit adds its runtime to any "
     "containerd 2. Otherwise drain the node and remove the other runtime first",
@@ -30,10 +30,8 @@ def no_other_runtime_is_installed(containerd: Containerd) -> Iterator[CheckResul
         yield seen_on(containerd.host, OTHER_RUNTIME, seen)
 
 
-NEWER_INSTALLED = FindingType(
+NEWER_INSTALLED = _RUNTIME.error(
     "CONTAINERD_NEWER_INSTALLED",
-    Hop.RUNTIME,
-    "error",
     "the role installs an older release only if you ask for it, and Docker uses the same containerd",
     'set containerd_version: "{installed}-*" to keep it, or containerd_version: "{version}" to install the older '
     "release",
@@ -50,10 +48,8 @@ def containerd_goes_down_on_demand(containerd: Containerd) -> Iterator[CheckResu
         yield seen_on(containerd.host, NEWER_INSTALLED, seen, **words)
 
 
-CHANGES_IN_SERVICE = FindingType(
+CHANGES_IN_SERVICE = _RUNTIME.error(
     "CONTAINERD_CHANGES_IN_SERVICE",
-    Hop.RUNTIME,
-    "error",
     "a new release is installed on one node after the other, each of them drained, because a faulty one stops all pods",
     "to install it, run `ansible-playbook kubegpu.autoscale.maintain`; to keep the installed release, set "
     'containerd_version: "{installed}-*"',
@@ -69,10 +65,8 @@ def node_keeps_its_containerd(containerd: Containerd) -> Iterator[CheckResult]:
         yield seen_on(containerd.host, CHANGES_IN_SERVICE, seen, installed=installed[0] if installed else "")
 
 
-INTERFACE_MISSING = FindingType(
+INTERFACE_MISSING = _RUNTIME.error(
     "CONTAINERD_INTERFACE_MISSING",
-    Hop.RUNTIME,
-    "error",
     "the kubelet starts containers through containerd's plugin cri",
     "on the node: `systemctl restart containerd`, then `journalctl -u containerd`",
 )
@@ -88,10 +82,8 @@ def interface_is_offered(containerd: Containerd) -> Iterator[CheckResult]:
         yield seen_on(containerd.host, INTERFACE_MISSING, seen)
 
 
-KEPT = FindingType(
+KEPT = _RUNTIME.warning(
     "CONTAINERD_KEPT",
-    Hop.RUNTIME,
-    "warning",
     "the role removes only what this collection installed and nothing else needs. Its own files are removed",
     "to remove it anyway, run `apt-get purge containerd.io` on the node",
 )

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...diagnosis.check import CheckResult, FindingType, check
+from ...diagnosis.check import CheckResult, FindingTypes, check
 from ...hops import Hop
 from ..findings import seen_on
 from .drop_in import KNOWN, OLDEST_LATEST, DropIn
 
-CONFIG_UNREADABLE = FindingType(
+_RUNTIME = FindingTypes(Hop.RUNTIME)
+
+CONFIG_UNREADABLE = _RUNTIME.error(
     "CONTAINERD_CONFIG_UNREADABLE",
-    Hop.RUNTIME,
-    "error",
     "the file is not valid TOML, so containerd does not start with it either",
     "on the node: fix the file; `containerd config dump` reads it",
     before="refuse",
@@ -26,18 +26,14 @@ def main_file_is_readable(drop_in: DropIn) -> Iterator[CheckResult]:
         yield seen_on(drop_in.host, CONFIG_UNREADABLE, f"has {drop_in.paths.config} with an error: {fault}")
 
 
-NO_ANSWER = FindingType(
+NO_ANSWER = _RUNTIME.error(
     "CONTAINERD_NO_ANSWER",
-    Hop.RUNTIME,
-    "error",
     "the installed containerd does not support the version of its configuration",
     "install containerd 2, by the role containerd for instance; then on the node: `containerd config default`",
     before="refuse",
 )
-TOO_OLD = FindingType(
+TOO_OLD = _RUNTIME.error(
     "CONTAINERD_TOO_OLD",
-    Hop.RUNTIME,
-    "error",
     "in containerd 1 a drop-in replaces all settings that other files have for the same plugin "
     "(containerd/containerd#5837, #11066)",
     "install containerd 2",
@@ -57,10 +53,8 @@ def containerd_is_new_enough(drop_in: DropIn) -> Iterator[CheckResult]:
         yield seen_on(drop_in.host, TOO_OLD, "has containerd 1")
 
 
-VERSION_UNKNOWN = FindingType(
+VERSION_UNKNOWN = _RUNTIME.error(
     "CONTAINERD_CONFIG_VERSION",
-    Hop.RUNTIME,
-    "error",
     "main configuration and drop-ins must have the same version, and drop-ins are written in version {version}",
     "on the node: back up {path}, and replace it with the output of `containerd config migrate`",
     before="refuse",
@@ -77,10 +71,8 @@ def version_is_known(drop_in: DropIn) -> Iterator[CheckResult]:
         yield seen_on(drop_in.host, VERSION_UNKNOWN, seen, version=known, path=drop_in.paths.config)
 
 
-INTERFACE_DISABLED = FindingType(
+INTERFACE_DISABLED = _RUNTIME.error(
     "CONTAINERD_INTERFACE_DISABLED",
-    Hop.RUNTIME,
-    "error",
     "the kubelet starts containers by the plugin cri, and the file has other settings that may depend on its absence",
     "on the node: remove cri from disabled_plugins in {path}",
     before="refuse",
@@ -94,10 +86,8 @@ def interface_is_left_on(drop_in: DropIn) -> Iterator[CheckResult]:
         yield seen_on(drop_in.host, INTERFACE_DISABLED, f"has cri among disabled_plugins of {path}", path=path)
 
 
-LATER_DROP_IN = FindingType(
+LATER_DROP_IN = _RUNTIME.error(
     "CONTAINERD_DROP_IN_LATER",
-    Hop.RUNTIME,
-    "error",
     "containerd would read all files as the latest version, and lose the settings of the others",
     "on the node: migrate {path} with `containerd config migrate`, or write the drop-in in version {version}",
     before="refuse",
@@ -112,10 +102,8 @@ def no_drop_in_is_later(drop_in: DropIn) -> Iterator[CheckResult]:
         yield seen_on(drop_in.host, LATER_DROP_IN, seen, path=path, version=version)
 
 
-FOREIGN_WORDS = FindingType(
+FOREIGN_WORDS = _RUNTIME.error(
     "CONTAINERD_SETTINGS_VERSION",
-    Hop.RUNTIME,
-    "error",
     "each version of the configuration has its own plugins, and containerd ignores those of another one",
     "write containerd_config with the plugins of version {version}, or migrate {path} with `containerd config migrate`",
     before="refuse",
@@ -131,10 +119,8 @@ def settings_are_of_the_version(drop_in: DropIn) -> Iterator[CheckResult]:
         yield seen_on(drop_in.host, FOREIGN_WORDS, seen, path=path, version=version)
 
 
-SETTINGS_INVALID = FindingType(
+SETTINGS_INVALID = _RUNTIME.error(
     "CONTAINERD_SETTINGS_INVALID",
-    Hop.RUNTIME,
-    "error",
     "TOML has strings, numbers, booleans, arrays and tables, but no null",
     "remove that value from containerd_config",
     before="refuse",
@@ -147,10 +133,8 @@ def settings_are_valid(drop_in: DropIn) -> Iterator[CheckResult]:
         yield seen_on(drop_in.host, SETTINGS_INVALID, f"gets settings that cannot be written: {drop_in.fault}")
 
 
-IMPORTS_FIXED = FindingType(
+IMPORTS_FIXED = _RUNTIME.error(
     "CONTAINERD_IMPORTS_FIXED",
-    Hop.RUNTIME,
-    "error",
     "drop-ins are read only if the main configuration imports them, and its list of imports could not be extended",
     'on the node: write the list of imports on top of {path}, `imports = ["..."]`',
     before="refuse",

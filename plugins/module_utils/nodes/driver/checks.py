@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from ...diagnosis.check import CheckResult, Evidence, FindingType, check
+from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
 from ...hops import Hop
 from ..findings import seen_on
 from ..survey.gpu_facts import EITHER
@@ -14,10 +14,10 @@ from .branch_ends import branch_end
 from .decisions import Driver
 from .packages import CUDA_REPO, DEBIAN
 
-UNIDENTIFIED = FindingType(
+_DRIVER = FindingTypes(Hop.DRIVER)
+
+UNIDENTIFIED = _DRIVER.error(
     "DRIVER_GPU_UNIDENTIFIED",
-    Hop.DRIVER,
-    "error",
     "the device id decides which kernel modules drive a GPU. A GPU that has fallen off the bus does not report it",
     "on the node: `lspci -nn -d 10de:`; power-cycle the server if the GPU has fallen off the bus. If you know the GPU, "
     "set nvidia_driver_flavour",
@@ -32,18 +32,14 @@ def each_gpu_is_identified(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, UNIDENTIFIED, f"does not report the device id of {lost}")
 
 
-FLAVOUR_MIXED = FindingType(
+FLAVOUR_MIXED = _DRIVER.error(
     "DRIVER_FLAVOUR_MIXED",
-    Hop.DRIVER,
-    "error",
     "the open kernel modules start with Turing, and Blackwell needs them",
     "remove one kind of card, or list its PCI addresses in kubegpu_ignored_gpus",
     before="refuse",
 )
-FLAVOUR_WRONG = FindingType(
+FLAVOUR_WRONG = _DRIVER.error(
     "DRIVER_FLAVOUR_WRONG",
-    Hop.DRIVER,
-    "error",
     "nvidia_driver_flavour selects kernel modules that do not support these GPUs",
     "set nvidia_driver_flavour: auto",
     before="refuse",
@@ -62,18 +58,14 @@ def modules_drive_the_gpus(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, FLAVOUR_WRONG, seen)
 
 
-SOURCE_OF_OTHER_SYSTEM = FindingType(
+SOURCE_OF_OTHER_SYSTEM = _DRIVER.error(
     "DRIVER_SOURCE_OF_OTHER_SYSTEM",
-    Hop.DRIVER,
-    "error",
     "ubuntu_prebuilt has modules that Canonical built and signed for Ubuntu, and debian has Debian's own packages",
     "set nvidia_driver_source: cuda_repo",
     before="refuse",
 )
-SOURCE_LACKS_FABRIC = FindingType(
+SOURCE_LACKS_FABRIC = _DRIVER.error(
     "DRIVER_SOURCE_LACKS_FABRIC",
-    Hop.DRIVER,
-    "error",
     "Debian's archive has no fabric manager, and Ubuntu's no NVLink subnet manager",
     "set nvidia_driver_source: cuda_repo",
     before="refuse",
@@ -93,35 +85,27 @@ def source_serves_the_server(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, SOURCE_LACKS_FABRIC, "needs a fabric manager, which Debian does not have")
 
 
-BRANCH_UNFIT = FindingType(
+BRANCH_UNFIT = _DRIVER.error(
     "DRIVER_BRANCH_UNFIT",
-    Hop.DRIVER,
-    "error",
     "a driver branch supports only some generations of GPUs",
     "set nvidia_driver_version to a release of a branch that supports them; `apt-cache madison {package}` on the node "
     "lists them. If it is a small card that no workload uses, list its PCI address in kubegpu_ignored_gpus",
     before="refuse",
 )
-ARCHIVE_BRANCH_UNFIT = FindingType(
+ARCHIVE_BRANCH_UNFIT = _DRIVER.error(
     "DRIVER_ARCHIVE_BRANCH_UNFIT",
-    Hop.DRIVER,
-    "error",
     "Debian has no other branch",
     "set nvidia_driver_source: cuda_repo",
     before="refuse",
 )
-REPOSITORY_TOO_NEW = FindingType(
+REPOSITORY_TOO_NEW = _DRIVER.error(
     "DRIVER_REPOSITORY_TOO_NEW",
-    Hop.DRIVER,
-    "error",
     "NVIDIA's repository for {system} begins with branch {branch}",
     "set nvidia_driver_source: {source}, which has packages of an older branch, or install Ubuntu 24.04 or Debian 12",
     before="refuse",
 )
-BRANCH_MISSING = FindingType(
+BRANCH_MISSING = _DRIVER.error(
     "DRIVER_BRANCH_MISSING",
-    Hop.DRIVER,
-    "error",
     "NVIDIA's repository for the system begins with a later branch",
     "leave nvidia_driver_version empty for {default}, or set it to a release of a later branch",
     before="refuse",
@@ -154,10 +138,8 @@ def repository_has_the_branch(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, BRANCH_MISSING, seen, default=driver.default_version)
 
 
-NOT_PACKAGED = FindingType(
+NOT_PACKAGED = _DRIVER.error(
     "DRIVER_NOT_PACKAGED",
-    Hop.DRIVER,
-    "error",
     "two drivers would overwrite each other",
     "on the node: `nvidia-uninstall` if NVIDIA's .run file installed it; reboot if its packages were removed. Leave "
     "this role out if the GPU operator's driver container provides the driver",
@@ -173,10 +155,8 @@ def driver_is_of_packages(driver: Driver) -> Iterator[CheckResult]:
         )
 
 
-NEWER_INSTALLED = FindingType(
+NEWER_INSTALLED = _DRIVER.error(
     "DRIVER_NEWER_INSTALLED",
-    Hop.DRIVER,
-    "error",
     "the role installs an older release only if you ask for it",
     'set nvidia_driver_version: "{installed}-*" to keep it, or nvidia_driver_version: "{version}" to install the older '
     "release",
@@ -192,10 +172,8 @@ def driver_goes_down_on_demand(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, NEWER_INSTALLED, seen, installed=installed, version=driver.version)
 
 
-USED_BY_PODS = FindingType(
+USED_BY_PODS = _DRIVER.error(
     "DRIVER_USED_BY_PODS",
-    Hop.DRIVER,
-    "error",
     "pods may use the loaded driver, and it is replaced only on a drained node",
     "`ansible-playbook kubegpu.autoscale.upgrade_driver`, which drains one node after the other; or set "
     "nvidia_driver_version, nvidia_driver_flavour and nvidia_driver_source to what is installed",
@@ -212,10 +190,8 @@ def pods_keep_their_driver(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, USED_BY_PODS, seen)
 
 
-PACKAGES_HELD = FindingType(
+PACKAGES_HELD = _DRIVER.error(
     "DRIVER_PACKAGES_HELD",
-    Hop.DRIVER,
-    "error",
     "packages on hold are not upgraded, so only a part of the driver would change. The role pins the whole set itself",
     "on the node: `apt-mark unhold {held}`",
     before="refuse",
@@ -230,10 +206,8 @@ def packages_can_move(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, PACKAGES_HELD, seen, held=" ".join(driver.held))
 
 
-COMPONENTS_MISSING = FindingType(
+COMPONENTS_MISSING = _DRIVER.error(
     "DRIVER_COMPONENTS_MISSING",
-    Hop.DRIVER,
-    "error",
     "the driver's packages depend on these components",
     "on the node: add {missing} to the line `Components: main` of /etc/apt/sources.list.d/debian.sources, or behind "
     "`main` in /etc/apt/sources.list, and run `apt-get update`",
@@ -249,10 +223,8 @@ def components_are_enabled(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, COMPONENTS_MISSING, seen, missing=" ".join(driver.missing_components))
 
 
-KEY_NOT_ENROLLED = FindingType(
+KEY_NOT_ENROLLED = _DRIVER.error(
     "DRIVER_KEY_NOT_ENROLLED",
-    Hop.DRIVER,
-    "error",
     "with Secure Boot the kernel loads signed modules only, and the key that DKMS signs with is not enrolled",
     'on the node: `apt-get install dkms mokutil openssl && openssl req -new -x509 -nodes -days 36500 -subj "/CN=DKMS '
     'module signing key" -newkey rsa:2048 -keyout {key} -outform DER -out {certificate} && mokutil --import '
@@ -281,18 +253,14 @@ def key_is_enrolled(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, KEY_NOT_ENROLLED, seen, certificate=certificate, key=key)
 
 
-NOT_BUILT = FindingType(
+NOT_BUILT = _DRIVER.error(
     "DRIVER_NOT_BUILT",
-    Hop.DRIVER,
-    "error",
     "the kernel module does not build for this kernel",
     "use a driver made for this kernel, by nvidia_driver_version, nvidia_driver_flavour or nvidia_driver_source, or "
     "boot an older kernel. Then run this again",
 )
-NOT_INSTALLED = FindingType(
+NOT_INSTALLED = _DRIVER.error(
     "DRIVER_NOT_INSTALLED",
-    Hop.DRIVER,
-    "error",
     "apt did not install the packages",
     "on the node: `apt-cache policy {packages}` shows what its repositories have. If the headers of the running kernel "
     "are gone from the archive, upgrade and boot a newer kernel first (`apt-get install linux-image-{kernel}`). Then "
@@ -313,10 +281,8 @@ def packages_were_installed(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, NOT_INSTALLED, f"{lacks}: {failure.message}", **words)
 
 
-MIXED_RELEASES = FindingType(
+MIXED_RELEASES = _DRIVER.error(
     "DRIVER_MIXED_RELEASES",
-    Hop.DRIVER,
-    "error",
     "all packages of a driver must have the same release",
     "on the node: `apt-cache policy {packages}`",
 )
@@ -331,33 +297,25 @@ def parts_are_of_one_release(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, MIXED_RELEASES, seen, packages=packages)
 
 
-REBOOT_WITHOUT_EFFECT = FindingType(
+REBOOT_WITHOUT_EFFECT = _DRIVER.error(
     "DRIVER_REBOOT_WITHOUT_EFFECT",
-    Hop.DRIVER,
-    "error",
     "an old module in the initramfs is loaded before the new one",
     "on the node: `lsinitramfs /boot/initrd.img-$(uname -r) | grep -E 'nvidia|nouveau|nova'`; `update-initramfs -u` "
     "removes it",
 )
-REBOOT_PENDING = FindingType(
+REBOOT_PENDING = _DRIVER.warning(
     "DRIVER_REBOOT_PENDING",
-    Hop.DRIVER,
-    "warning",
     "the GPUs can be used after a reboot",
     "Reboot it, or set nvidia_driver_reboot_ok, and run this again",
 )
-NODE_REBOOT_PENDING = FindingType(
+NODE_REBOOT_PENDING = _DRIVER.warning(
     "DRIVER_NODE_REBOOT_PENDING",
-    Hop.DRIVER,
-    "warning",
     "the GPUs can be used after a reboot, and pods run on the node",
     "Run the playbook kubegpu.autoscale.upgrade_driver, which drains and reboots one node after the other. Or drain "
     "it, reboot it and run this again",
 )
-LOCAL_REBOOT_PENDING = FindingType(
+LOCAL_REBOOT_PENDING = _DRIVER.warning(
     "DRIVER_LOCAL_REBOOT_PENDING",
-    Hop.DRIVER,
-    "warning",
     "the GPUs can be used after a reboot, and a playbook does not reboot the machine that it runs on",
     "Reboot it, after draining it if it is a node of a cluster, and run this again",
 )
@@ -377,17 +335,13 @@ def no_reboot_is_due(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, pending, f"has to reboot: {reason}")
 
 
-GPUS_NOT_SHOWN = FindingType(
+GPUS_NOT_SHOWN = _DRIVER.error(
     "DRIVER_GPUS_NOT_SHOWN",
-    Hop.DRIVER,
-    "error",
     "the driver does not serve all GPUs",
     "on the node: `nvidia-smi`, `dkms status`, `cat /proc/driver/nvidia/version`, `journalctl -k --grep 'NVRM|nvidia'`",
 )
-EXISTING_UNUSABLE = FindingType(
+EXISTING_UNUSABLE = _DRIVER.error(
     "DRIVER_EXISTING_UNUSABLE",
-    Hop.DRIVER,
-    "error",
     "nvidia_driver_state: existing uses a driver that shows every GPU with libraries of the loaded release",
     "on the node: `nvidia-smi`, `cat /proc/driver/nvidia/version`, `ldconfig -p | grep libnvidia-ml`. "
     "nvidia_driver_state: present installs a driver if none is installed",
@@ -407,17 +361,13 @@ def all_gpus_are_shown(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, EXISTING_UNUSABLE if driver.is_existing else GPUS_NOT_SHOWN, seen + notes)
 
 
-NOT_PERSISTENT = FindingType(
+NOT_PERSISTENT = _DRIVER.error(
     "DRIVER_NOT_PERSISTENT",
-    Hop.DRIVER,
-    "error",
     "with persistence mode off, the driver is loaded again for each program that starts on an idle GPU",
     "on the node: `systemctl cat nvidia-persistenced`; it has to run without --no-persistence-mode",
 )
-EXISTING_NOT_PERSISTENT = FindingType(
+EXISTING_NOT_PERSISTENT = _DRIVER.warning(
     "DRIVER_EXISTING_NOT_PERSISTENT",
-    Hop.DRIVER,
-    "warning",
     "the driver is loaded again for each program that starts on an idle GPU, which takes 1 or 2 s. The role does "
     "not change a driver that it did not install",
     "on the node: `systemctl enable --now nvidia-persistenced`",
@@ -431,17 +381,13 @@ def driver_stays_loaded(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, found, "has persistence mode off")
 
 
-WITHOUT_UVM = FindingType(
+WITHOUT_UVM = _DRIVER.error(
     "DRIVER_WITHOUT_UVM",
-    Hop.DRIVER,
-    "error",
     "/dev/nvidia-uvm is missing: nvidia-smi works, and no CUDA program of a container starts (cuInit fails with 999)",
     "on the node: `systemctl status kubegpu-nvidia-uvm`, `modprobe nvidia-uvm`, `nvidia-modprobe -u -c=0`",
 )
-EXISTING_WITHOUT_UVM = FindingType(
+EXISTING_WITHOUT_UVM = _DRIVER.warning(
     "DRIVER_EXISTING_WITHOUT_UVM",
-    Hop.DRIVER,
-    "warning",
     "/dev/nvidia-uvm is missing: nvidia-smi works, and no CUDA program of a container starts (cuInit fails with 999). "
     "The role does not change a driver that it did not install",
     "on the node, now and at each boot: `nvidia-modprobe -u -c=0`",
@@ -455,10 +401,8 @@ def uvm_is_loaded(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, found, f"has driver {driver.facts.loaded} loaded and no /dev/nvidia-uvm")
 
 
-FABRIC_NOT_COMPLETED = FindingType(
+FABRIC_NOT_COMPLETED = _DRIVER.error(
     "DRIVER_FABRIC_NOT_COMPLETED",
-    Hop.DRIVER,
-    "error",
     "the fabric manager runs and has not joined the GPUs, so every CUDA program fails with error 802",
     "on the node: `nvidia-smi -q | grep -A4 Fabric`, `journalctl -u nvidia-fabricmanager`, "
     "`journalctl -k --grep 'NVRM|Xid'`",
@@ -472,10 +416,8 @@ def fabric_has_completed(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, FABRIC_NOT_COMPLETED, f"reports Fabric State {states}, not Completed")
 
 
-GPU_MISSING = FindingType(
+GPU_MISSING = _DRIVER.error(
     "DRIVER_GPU_MISSING",
-    Hop.DRIVER,
-    "error",
     "a GPU has fallen off the bus, or nvidia_driver_expected_gpus is too high",
     "on the node: `lspci -d 10de:`, `journalctl -k --grep 'NVRM|Xid'`; power-cycle the server. If the GPU was removed, "
     "set nvidia_driver_expected_gpus to the number of GPUs in the host ({found})",
@@ -491,10 +433,8 @@ def no_gpu_is_missing(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, GPU_MISSING, seen, found=str(found))
 
 
-MISSING = FindingType(
+MISSING = _DRIVER.error(
     "DRIVER_MISSING",
-    Hop.DRIVER,
-    "error",
     "without a driver nothing on the server can use its GPUs",
     "run the nvidia_driver role with nvidia_driver_state: present",
     is_consequence=True,
@@ -510,10 +450,8 @@ def driver_is_there(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, MISSING, f"has {len(facts.gpus)} GPUs ({generations}) and no NVIDIA driver")
 
 
-NEXT_KERNEL_WITHOUT_MODULE = FindingType(
+NEXT_KERNEL_WITHOUT_MODULE = _DRIVER.warning(
     "DRIVER_NEXT_KERNEL_WITHOUT_MODULE",
-    Hop.DRIVER,
-    "warning",
     "the driver works until the next boot, and the node has no GPU after it",
     "on the node: `apt-get install linux-headers-{kernel}`, then `dkms autoinstall -k {kernel}`; modules built by "
     "Ubuntu come with linux-modules-nvidia-*-{kernel}. `ansible-playbook kubegpu.autoscale.maintain` checks for them "
@@ -529,10 +467,8 @@ def next_kernel_has_the_module(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, NEXT_KERNEL_WITHOUT_MODULE, seen, kernel=facts.pending_kernel)
 
 
-BRANCH_ENDED = FindingType(
+BRANCH_ENDED = _DRIVER.warning(
     "DRIVER_BRANCH_ENDED",
-    Hop.DRIVER,
-    "warning",
     "NVIDIA no longer publishes security fixes for the branch",
     "set nvidia_driver_version to a release of a supported branch (docs/versions.md), then run `ansible-playbook "
     "kubegpu.autoscale.upgrade_driver`",

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 
-from ...diagnosis.check import CheckResult, FindingType, check
+from ...diagnosis.check import CheckResult, FindingTypes, check
 from ...errors import enumeration
 from ...formats.feature_gates import SCALE_TO_ZERO
 from ...hops import Hop
@@ -18,12 +18,12 @@ from ..membership.etcd_members import majority_loss
 from . import paths as files
 from .decisions import OLDEST, Kubernetes
 
+_KUBERNETES = FindingTypes(Hop.KUBERNETES)
+
 # For any state.
 
-FOREIGN_CLUSTER = FindingType(
+FOREIGN_CLUSTER = _KUBERNETES.error(
     "KUBERNETES_FOREIGN_CLUSTER",
-    Hop.KUBERNETES,
-    "error",
     "the role changes only nodes that it has joined to their cluster",
     "to use that cluster as it is, set kubegpu_kubeconfig and leave the node roles out; to remove the server from it, "
     "run `kubeadm reset` on the server",
@@ -39,10 +39,8 @@ def cluster_is_managed(node: Kubernetes) -> Iterator[CheckResult]:
         )
 
 
-LEAVES_BESIDE = FindingType(
+LEAVES_BESIDE = _KUBERNETES.error(
     "KUBERNETES_LEAVES_BESIDE",
-    Hop.KUBERNETES,
-    "error",
     "a server is removed in a separate run, in which a remaining control plane drains it",
     "`ansible-playbook kubegpu.autoscale.cluster --limit {host} -e kubernetes_state=absent`",
     before="refuse",
@@ -57,10 +55,8 @@ def server_leaves_by_itself(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, LEAVES_BESIDE, seen, host=node.host.name)
 
 
-CANNOT_LEAVE = FindingType(
+CANNOT_LEAVE = _KUBERNETES.error(
     "KUBERNETES_CANNOT_LEAVE",
-    Hop.KUBERNETES,
-    "error",
     "a working control plane must drain and delete the node",
     "start one of them and run this again; or remove them from kube_control_plane if the cluster is gone for good",
     before="refuse",
@@ -79,10 +75,8 @@ def node_can_leave(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, CANNOT_LEAVE, seen)
 
 
-KUBECONFIG_RELATIVE = FindingType(
+KUBECONFIG_RELATIVE = _KUBERNETES.error(
     "KUBERNETES_KUBECONFIG_RELATIVE",
-    Hop.KUBERNETES,
-    "error",
     "the kubeconfig is shared by playbooks in several folders, so its path has to be absolute",
     "set kubegpu_kubeconfig to {absolute}",
     before="refuse",
@@ -101,10 +95,8 @@ def kubeconfig_is_absolute(node: Kubernetes) -> Iterator[CheckResult]:
 
 # Checks of a server that should be a node.
 
-OTHER_DISTRIBUTION = FindingType(
+OTHER_DISTRIBUTION = _KUBERNETES.error(
     "KUBERNETES_OTHER_DISTRIBUTION",
-    Hop.KUBERNETES,
-    "error",
     "a server is a node of one cluster only",
     "to use that cluster as it is, set kubegpu_kubeconfig and leave the node roles out; to remove the server from it, "
     "uninstall it with the tool that installed it",
@@ -119,18 +111,14 @@ def no_other_distribution(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, OTHER_DISTRIBUTION, seen)
 
 
-NO_CONTROL_PLANE = FindingType(
+NO_CONTROL_PLANE = _KUBERNETES.error(
     "KUBERNETES_NO_CONTROL_PLANE",
-    Hop.KUBERNETES,
-    "error",
     "a cluster needs one control plane",
     "add a server to kube_control_plane; for an existing cluster, set kubegpu_kubeconfig and leave the node roles out",
     before="refuse",
 )
-ENDPOINT_MISSING = FindingType(
+ENDPOINT_MISSING = _KUBERNETES.error(
     "KUBERNETES_ENDPOINT_MISSING",
-    Hop.KUBERNETES,
-    "error",
     "several control planes need an address that is not that of one server",
     "set kubernetes_control_plane_endpoint (a load balancer) or kubernetes_kube_vip_address (an address that moves "
     "between them)",
@@ -147,10 +135,8 @@ def control_planes_have_an_address(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, ENDPOINT_MISSING, f"has several control planes: kube_control_plane has {count} hosts")
 
 
-VERSION_UNFIT = FindingType(
+VERSION_UNFIT = _KUBERNETES.error(
     "KUBERNETES_VERSION_UNFIT",
-    Hop.KUBERNETES,
-    "error",
     f"the role supports Kubernetes {OLDEST} and later, and kubeadm needs the exact release",
     f"set kubernetes_version to a release in full, 1.36.3-* for instance, of {OLDEST} or later",
     before="refuse",
@@ -163,10 +149,8 @@ def version_is_a_release(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, VERSION_UNFIT, f"would get kubernetes_version {node.options.version}")
 
 
-VERSION_DIFFERS = FindingType(
+VERSION_DIFFERS = _KUBERNETES.error(
     "KUBERNETES_VERSION_DIFFERS",
-    Hop.KUBERNETES,
-    "error",
     "a cluster is upgraded node by node",
     "`ansible-playbook kubegpu.autoscale.upgrade_kubernetes`; or set kubernetes_version to {installed}",
     before="refuse",
@@ -181,10 +165,8 @@ def release_is_the_wanted_one(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, VERSION_DIFFERS, seen, installed=installed)
 
 
-KUBECONFIG_OF_OTHER_CLUSTER = FindingType(
+KUBECONFIG_OF_OTHER_CLUSTER = _KUBERNETES.error(
     "KUBERNETES_KUBECONFIG_OF_OTHER_CLUSTER",
-    Hop.KUBERNETES,
-    "error",
     "the file would be overwritten, and it may be the only way into that cluster",
     "to use that cluster, leave the node roles out; to create a new one, set kubegpu_kubeconfig to another path or "
     "move the file away",
@@ -199,10 +181,8 @@ def kubeconfig_is_of_this_cluster(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, KUBECONFIG_OF_OTHER_CLUSTER, seen)
 
 
-CONTROL_PLANES_SILENT = FindingType(
+CONTROL_PLANES_SILENT = _KUBERNETES.error(
     "KUBERNETES_CONTROL_PLANES_SILENT",
-    Hop.KUBERNETES,
-    "error",
     "kubeadm could create a second cluster beside theirs",
     "start one of them and run this again, so that {host} joins its cluster; or remove them from kube_control_plane if "
     "they have none",
@@ -219,19 +199,15 @@ def control_planes_answer(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, CONTROL_PLANES_SILENT, seen, host=node.host.name)
 
 
-API_SERVER_EXISTS = FindingType(
+API_SERVER_EXISTS = _KUBERNETES.error(
     "KUBERNETES_API_SERVER_EXISTS",
-    Hop.KUBERNETES,
-    "error",
     "kubeadm would create a second cluster beside that one",
     "add a control plane of that cluster to kube_control_plane, so that {host} joins it; or set "
     "kubernetes_control_plane_endpoint to an address that no cluster has",
     before="refuse",
 )
-API_SERVER_UNREACHABLE = FindingType(
+API_SERVER_UNREACHABLE = _KUBERNETES.error(
     "KUBERNETES_API_SERVER_UNREACHABLE",
-    Hop.KUBERNETES,
-    "error",
     "later tasks of the controller send their requests to the API server",
     "allow the connection (firewall, security group, VPN), or set kubernetes_api_address to an address by which the "
     "controller reaches the server",
@@ -254,10 +230,8 @@ def api_server_can_be_there(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, API_SERVER_UNREACHABLE, seen)
 
 
-WORKER_TO_CONTROL_PLANE = FindingType(
+WORKER_TO_CONTROL_PLANE = _KUBERNETES.error(
     "KUBERNETES_WORKER_TO_CONTROL_PLANE",
-    Hop.KUBERNETES,
-    "error",
     "to join the control plane, the server would be reset under its pods",
     "`ansible-playbook kubegpu.autoscale.cluster --limit {host} -e kubernetes_state=absent`, which drains it; then run "
     "this again",
@@ -272,10 +246,8 @@ def worker_stays_a_worker(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, WORKER_TO_CONTROL_PLANE, seen, host=node.host.name)
 
 
-FIXED_FIELDS = FindingType(
+FIXED_FIELDS = _KUBERNETES.error(
     "KUBERNETES_FIXED_FIELDS",
-    Hop.KUBERNETES,
-    "error",
     "kubeadm sets these fields when it creates a cluster, and not again",
     "set the variables back (kubernetes_pod_subnet, kubernetes_service_subnet, kubernetes_control_plane_endpoint, "
     "kubernetes_cluster_config), or create a new cluster",
@@ -294,10 +266,8 @@ def fixed_fields_stay(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, FIXED_FIELDS, f"has a different ClusterConfiguration: {'; '.join(changes)}")
 
 
-ZERO_ENDS = FindingType(
+ZERO_ENDS = _KUBERNETES.error(
     "KUBERNETES_ZERO_ENDS",
-    Hop.KUBERNETES,
-    "error",
     "without the feature gate no controller wakes a workload that its HPA has scaled to zero",
     "set min_replicas of these autoscalers to 1, wait until each workload has a replica, then run this again; or keep "
     f"the feature gate {SCALE_TO_ZERO} in kubernetes_cluster_config",
@@ -312,18 +282,14 @@ def zero_stays_possible(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, ZERO_ENDS, f"{seen}minimum of 0: {enumeration(list(node.hpas_to_zero))}")
 
 
-MANIFEST_OPTIONS = FindingType(
+MANIFEST_OPTIONS = _KUBERNETES.error(
     "KUBERNETES_MANIFEST_OPTIONS",
-    Hop.KUBERNETES,
-    "error",
     "a custom manifest needs both options",
     "set kubernetes_cni: manifest and the path or address of the manifest in kubernetes_cni_manifest, or neither",
     before="refuse",
 )
-MANIFEST_UNVERIFIED = FindingType(
+MANIFEST_UNVERIFIED = _KUBERNETES.error(
     "KUBERNETES_MANIFEST_UNVERIFIED",
-    Hop.KUBERNETES,
-    "error",
     "the content of an address may change, and it is applied with all permissions",
     "set kubernetes_cni_manifest_checksum to sha256:<digest> of the manifest that you have reviewed",
     before="refuse",
@@ -341,10 +307,8 @@ def manifest_is_verified(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, MANIFEST_UNVERIFIED, f"has kubernetes_cni_manifest {manifest} without a checksum")
 
 
-BRIDGE_IPV4 = FindingType(
+BRIDGE_IPV4 = _KUBERNETES.error(
     "KUBERNETES_BRIDGE_IPV4",
-    Hop.KUBERNETES,
-    "error",
     "the network bridge supports IPv4 only",
     "set one IPv4 subnet each, or set kubernetes_cni: cilium or calico, with its values for IPv6",
     before="refuse",
@@ -361,10 +325,8 @@ def bridge_has_ipv4(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, BRIDGE_IPV4, seen + (own or "empty"))
 
 
-OTHER_NETWORK = FindingType(
+OTHER_NETWORK = _KUBERNETES.error(
     "KUBERNETES_OTHER_NETWORK",
-    Hop.KUBERNETES,
-    "error",
     "containerd uses the first file by name for all pods, and `kubeadm reset` does not remove those of a network",
     "on the server: `rm {files}`, if no cluster uses it any more",
     before="refuse",
@@ -379,10 +341,8 @@ def network_is_the_first(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, OTHER_NETWORK, seen, files=" ".join(others))
 
 
-NETWORK_CHANGED = FindingType(
+NETWORK_CHANGED = _KUBERNETES.error(
     "KUBERNETES_NETWORK_CHANGED",
-    Hop.KUBERNETES,
-    "error",
     "new pods would be on the new network and existing pods on the old one, without a connection between them",
     "set kubernetes_cni: {before}; for another network, create a new cluster, or move this one by the instructions of "
     "the network's project with `kubernetes_cni: none` from the start",
@@ -398,19 +358,15 @@ def network_stays(node: Kubernetes) -> Iterator[CheckResult]:
         yield seen_on(node.host, NETWORK_CHANGED, seen, before=before)
 
 
-SWAP_ON = FindingType(
+SWAP_ON = _KUBERNETES.error(
     "KUBERNETES_SWAP_ON",
-    Hop.KUBERNETES,
-    "error",
     "the kubelet does not start with swap",
     "set kubernetes_swap: disable to turn swap off permanently, or kubernetes_swap: allow to let the kubelet run with "
     "swap",
     before="refuse",
 )
-SWAP_AT_BOOT = FindingType(
+SWAP_AT_BOOT = _KUBERNETES.error(
     "KUBERNETES_SWAP_AT_BOOT",
-    Hop.KUBERNETES,
-    "error",
     "these services are not swap units, so the role cannot keep swap off, and the kubelet does not start with swap",
     "on the server: `systemctl disable --now {services}`; or set kubernetes_swap: allow to let the kubelet run with "
     "swap",
@@ -430,10 +386,8 @@ def kubelet_starts(node: Kubernetes) -> Iterator[CheckResult]:
 
 # Of nodes that go.
 
-NAMESAKE = FindingType(
+NAMESAKE = _KUBERNETES.error(
     "KUBERNETES_NAMESAKE",
-    Hop.KUBERNETES,
-    "error",
     "that control plane works, and would lose its vote in etcd",
     "on {host}: `hostnamectl set-hostname NAME`; then run this again",
     before="refuse",
@@ -458,18 +412,14 @@ def _namesakes(node: Kubernetes, servers: Iterable[ControlPlane]) -> Iterator[Ch
         yield seen_on(node.host, NAMESAKE, seen, host=server.host)
 
 
-LOST_IN_RUN = FindingType(
+LOST_IN_RUN = _KUBERNETES.error(
     "KUBERNETES_LOST_IN_RUN",
-    Hop.KUBERNETES,
-    "error",
     "a server that returns under the name of its node is not lost",
     "remove {node} from kubernetes_lost_nodes",
     before="refuse",
 )
-LOST_ALIVE = FindingType(
+LOST_ALIVE = _KUBERNETES.error(
     "KUBERNETES_LOST_ALIVE",
-    Hop.KUBERNETES,
-    "error",
     "what is alive is drained before it is removed, and a member of etcd would continue with the data of the cluster",
     "remove {node} from kubernetes_lost_nodes. To remove a node that works: `ansible-playbook "
     "kubegpu.autoscale.cluster --limit {node} -e kubernetes_state=absent`. If it is lost, turn that server off first, "
@@ -492,10 +442,8 @@ def lost_nodes_are_lost(node: Kubernetes) -> Iterator[CheckResult]:
             yield seen_on(node.host, LOST_ALIVE, f"{lost}, and {life.text}{at}", node=name)
 
 
-ETCD_MAJORITY = FindingType(
+ETCD_MAJORITY = _KUBERNETES.error(
     "KUBERNETES_ETCD_MAJORITY",
-    Hop.KUBERNETES,
-    "error",
     "etcd answers only with a majority of its members",
     "start the members that do not answer (`journalctl -u kubelet` on them), then run this again",
     before="refuse",
@@ -515,10 +463,8 @@ def leaving_members_can_go(node: Kubernetes) -> Iterator[CheckResult]:
         yield from _majority(node, [server.node for server in node.membership.members])
 
 
-MEMBERS_OUTSIDE = FindingType(
+MEMBERS_OUTSIDE = _KUBERNETES.error(
     "KUBERNETES_MEMBERS_OUTSIDE",
-    Hop.KUBERNETES,
-    "error",
     "a cluster ends with its last control plane, and a member of etcd that the run leaves out may continue it",
     "add {members} to the group kube_control_plane, and run this again. If they are lost: `ansible-playbook "
     "kubegpu.autoscale.cluster -e kubernetes_lost_nodes={members}` first. To end a cluster whose etcd has no majority: "
@@ -545,10 +491,8 @@ def _majority(node: Kubernetes, leaving: Iterable[str]) -> Iterator[CheckResult]
 
 # Checks of an upgrade.
 
-NOT_A_NODE = FindingType(
+NOT_A_NODE = _KUBERNETES.error(
     "KUBERNETES_NOT_A_NODE",
-    Hop.KUBERNETES,
-    "error",
     "only nodes that this role has joined to a cluster can be upgraded, because the controller drains them",
     "`ansible-playbook kubegpu.autoscale.cluster` with the kubernetes_version of the cluster, or leave the host out",
     before="refuse",
@@ -565,27 +509,21 @@ def server_is_a_node(node: Kubernetes) -> Iterator[CheckResult]:
         )
 
 
-RELEASE_UNKNOWN = FindingType(
+RELEASE_UNKNOWN = _KUBERNETES.error(
     "KUBERNETES_RELEASE_UNKNOWN",
-    Hop.KUBERNETES,
-    "error",
     "without the release of the cluster nothing shows whether it can be upgraded to kubernetes_version",
     "`kubectl --namespace kube-system get configmap kubeadm-config --output yaml` has to show a ClusterConfiguration; "
     f"`kubeadm init phase upload-config kubeadm --config {files.CONFIG}` on a control plane writes it again",
     before="refuse",
 )
-DOWNGRADE = FindingType(
+DOWNGRADE = _KUBERNETES.error(
     "KUBERNETES_DOWNGRADE",
-    Hop.KUBERNETES,
-    "error",
     "Kubernetes does not support downgrades: an older release may not read the data of etcd",
     "set kubernetes_version to {cluster} or later",
     before="refuse",
 )
-MINOR_SKIPPED = FindingType(
+MINOR_SKIPPED = _KUBERNETES.error(
     "KUBERNETES_MINOR_SKIPPED",
-    Hop.KUBERNETES,
-    "error",
     "kubeadm upgrades by one minor version at a time",
     "set kubernetes_version to a release of {next}, run this, then continue with the next release",
     before="refuse",
@@ -615,10 +553,8 @@ def version_is_the_next(node: Kubernetes) -> Iterator[CheckResult]:
 
 # Of backups and certificates.
 
-ETCD_EXTERNAL = FindingType(
+ETCD_EXTERNAL = _KUBERNETES.error(
     "KUBERNETES_ETCD_EXTERNAL",
-    Hop.KUBERNETES,
-    "error",
     "backups, restores and renewals are of etcd members and certificates that kubeadm made",
     "use the tools of that etcd, and kubernetes_backup: false",
     before="refuse",
@@ -635,18 +571,14 @@ def server_has_a_control_plane(node: Kubernetes) -> Iterator[CheckResult]:
 
 # Of the doctor, by what the timer kubegpu-status has written.
 
-CERTIFICATE_EXPIRES = FindingType(
+CERTIFICATE_EXPIRES = _KUBERNETES.warning(
     "KUBERNETES_CERTIFICATE_EXPIRES",
-    Hop.KUBERNETES,
-    "warning",
     "without a valid certificate every request to the API server fails. The timer that renews certificates is off or "
     "fails",
     "`ansible-playbook kubegpu.autoscale.certificates`; on the server, `journalctl -u kubegpu-certificates`",
 )
-BACKUP_OLD = FindingType(
+BACKUP_OLD = _KUBERNETES.warning(
     "KUBERNETES_BACKUP_OLD",
-    Hop.KUBERNETES,
-    "warning",
     "what was written since the last backup would be lost. The timer that backs up etcd is off or fails, "
     "or its copy to kubernetes_backup_copy fails",
     "`ansible-playbook kubegpu.autoscale.backup`; on the server, `journalctl -u kubegpu-backup`",
@@ -672,17 +604,13 @@ def node_is_kept_up(node: Kubernetes) -> Iterator[CheckResult]:
 
 # Of changes that are applied.
 
-CHANGE_DEFERRED = FindingType(
+CHANGE_DEFERRED = _KUBERNETES.warning(
     "KUBERNETES_CHANGE_DEFERRED",
-    Hop.KUBERNETES,
-    "warning",
     "kubeadm applies these fields of the ClusterConfiguration with the next upgrade",
     "nothing, or `ansible-playbook kubegpu.autoscale.upgrade_kubernetes` with a later kubernetes_version",
 )
-CERTIFICATE_KEPT = FindingType(
+CERTIFICATE_KEPT = _KUBERNETES.warning(
     "KUBERNETES_CERTIFICATE_KEPT",
-    Hop.KUBERNETES,
-    "warning",
     "kubeadm does not issue the API server's certificate again",
     "for another name in certSANs, remove /etc/kubernetes/pki/apiserver.crt and .key on each control plane and run "
     f"`kubeadm init phase certs apiserver --config {files.CONFIG}` there",

@@ -5,34 +5,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...diagnosis.check import CheckResult, FindingType, check
+from ...diagnosis.check import CheckResult, FindingTypes, check
 from ...hops import Hop
 from ..findings import seen_on
 from .decisions import Reach
 
-BRIDGE_APART = FindingType(
+_KUBERNETES = FindingTypes(Hop.KUBERNETES)
+
+BRIDGE_APART = _KUBERNETES.error(
     "KUBERNETES_BRIDGE_APART",
-    Hop.KUBERNETES,
-    "error",
     "the network bridge needs nodes on one network segment that accepts packets of pods. AWS, GCP, Azure, OpenStack's "
     "port security and VMware accept only packets of the servers' own addresses",
     "on both nodes: `systemctl reload kubegpu-pod-network.service`, then `ip route` and `iptables -nvL FORWARD`; in "
     "such a network, create the cluster with kubernetes_cni: flannel or cilium. kubernetes_verify_network: false skips "
     "this check",
 )
-NETWORK_APART = FindingType(
+NETWORK_APART = _KUBERNETES.error(
     "KUBERNETES_NETWORK_APART",
-    Hop.KUBERNETES,
-    "error",
     "a firewall between the nodes drops the packets of the network, or its pods do not work, or a network policy of "
     "kube-system allows no traffic",
     "on both nodes, allow each other's packets (VXLAN: UDP 4789 of calico, 8472 of flannel and cilium); then `kubectl "
     "get pods --all-namespaces --output wide`. kubernetes_verify_network: false skips this check",
 )
-NO_POD = FindingType(
+NO_POD = _KUBERNETES.error(
     "KUBERNETES_NO_POD",
-    Hop.KUBERNETES,
-    "error",
     "the proof that pods reach each other needs a pod on each node",
     "`kubectl --namespace kube-system get events --sort-by .lastTimestamp`. kubernetes_verify_network: false skips "
     "this check",

@@ -6,15 +6,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...diagnosis.check import ALL, CheckResult, FindingType, check
+from ...diagnosis.check import ALL, CheckResult, FindingType, FindingTypes, check
 from ...hops import Hop
 from ..findings import seen_on
 from .decisions import SUPPORTED, Servers, ServerSurvey
 
-SYSTEM_UNSUPPORTED = FindingType(
+_SERVER = FindingTypes(Hop.SERVER)
+
+SYSTEM_UNSUPPORTED = _SERVER.error(
     "SERVER_SYSTEM_UNSUPPORTED",
-    Hop.SERVER,
-    "error",
     "the roles support {supported}",
     "install one of these, or remove the host from kube_control_plane and kube_node",
     before="refuse",
@@ -29,10 +29,8 @@ def system_is_supported(server: ServerSurvey) -> Iterator[CheckResult]:
         yield seen_on(server.host, SYSTEM_UNSUPPORTED, seen, supported=supported)
 
 
-NOT_ROOT = FindingType(
+NOT_ROOT = _SERVER.error(
     "SERVER_NOT_ROOT",
-    Hop.SERVER,
-    "error",
     "the roles install packages and write to /etc",
     "set `become: true` in the play, or connect as root",
     before="refuse",
@@ -45,10 +43,8 @@ def tasks_run_as_root(server: ServerSurvey) -> Iterator[CheckResult]:
         yield seen_on(server.host, NOT_ROOT, f"is connected as {server.user}, not as root")
 
 
-DISK_FULL = FindingType(
+DISK_FULL = _SERVER.error(
     "SERVER_DISK_FULL",
-    Hop.SERVER,
-    "error",
     "packages, images and containers would fill the disk, and the kubelet evicts pods from a full one",
     "free disk space there (`df -h {folders}`), or set kubegpu_free_gib to what you know to be enough",
     before="refuse",
@@ -64,10 +60,8 @@ def disk_has_room(server: ServerSurvey) -> Iterator[CheckResult]:
         yield seen_on(server.host, DISK_FULL, f"has too little free disk space: {rows}", folders=" ".join(server.full))
 
 
-CLOCK_WRONG = FindingType(
+CLOCK_WRONG = _SERVER.error(
     "SERVER_CLOCK_WRONG",
-    Hop.SERVER,
-    "error",
     "certificates are not valid yet or expire early, tokens of joins as well, and etcd needs clocks that agree",
     "on the server: `timedatectl set-ntp true` (package systemd-timesyncd or chrony), and `timedatectl` until it shows "
     "that the clock is synchronized; check the controller's clock, too",
@@ -83,10 +77,8 @@ def clock_agrees(server: ServerSurvey) -> Iterator[CheckResult]:
         yield seen_on(server.host, CLOCK_WRONG, seen)
 
 
-PORT_BLOCKED = FindingType(
+PORT_BLOCKED = _SERVER.error(
     "SERVER_PORT_BLOCKED",
-    Hop.SERVER,
-    "error",
     "something between the servers drops the connections, so its join, etcd or `kubectl logs` would time out",
     "allow these ports on the other servers (`ufw allow from SUBNET to any port PORT proto tcp`, security groups, the "
     "switch); docs/servers.md lists all",
@@ -101,18 +93,14 @@ def ports_are_open(server: ServerSurvey) -> Iterator[CheckResult]:
         yield seen_on(server.host, PORT_BLOCKED, f"does not reach {rows}")
 
 
-MISSING = FindingType(
+MISSING = _SERVER.error(
     "SERVER_MISSING",
-    Hop.SERVER,
-    "error",
     "by default a run works on all servers or on none",
     "`ansible {server} -m ping`; or set kubegpu_fail_fast: false to skip such servers",
     before="refuse",
 )
-CONTROL_PLANE_MISSING = FindingType(
+CONTROL_PLANE_MISSING = _SERVER.error(
     "SERVER_CONTROL_PLANE_MISSING",
-    Hop.SERVER,
-    "error",
     "control planes are never skipped: with one less, etcd loses its majority when the next one restarts",
     "`ansible {server} -m ping`, and fix that control plane; or remove it from the inventory, and list its node in "
     "kubernetes_lost_nodes",
@@ -130,18 +118,14 @@ def all_servers_are_there(servers: Servers) -> Iterator[CheckResult]:
             yield _seen(CONTROL_PLANE_MISSING, names, "did not answer, or failed above", server=first)
 
 
-NAME_SHARED = FindingType(
+NAME_SHARED = _SERVER.error(
     "SERVER_NAME_SHARED",
-    Hop.SERVER,
-    "error",
     "a cluster identifies its nodes by their host names",
     "give each server a unique name: `hostnamectl set-hostname NAME`",
     before="refuse",
 )
-NAME_INVALID = FindingType(
+NAME_INVALID = _SERVER.error(
     "SERVER_NAME_INVALID",
-    Hop.SERVER,
-    "error",
     "names of nodes have letters a-z, digits, `-` and `.`",
     "on the node: `hostnamectl set-hostname NAME`",
     before="refuse",
@@ -158,10 +142,8 @@ def names_fit(servers: Servers) -> Iterator[CheckResult]:
             yield _seen(NAME_INVALID, names[0], f"has the host name {hostname}")
 
 
-SUBNETS = FindingType(
+SUBNETS = _SERVER.error(
     "SERVER_SUBNETS",
-    Hop.SERVER,
-    "error",
     "kubernetes_cni: bridge routes the pods of a node by its address, which has to be a neighbor's of all others",
     "set kubernetes_cni: flannel, which works across subnets (cilium and calico do, too); or, if the servers have a "
     "second network in common, kubernetes_node_ip of each to its address there",

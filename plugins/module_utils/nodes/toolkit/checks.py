@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...diagnosis.check import CheckResult, FindingType, check
+from ...diagnosis.check import CheckResult, FindingTypes, check
 from ...hops import Hop
 from ..findings import seen_on
 from .decisions import Toolkit
 
-TOOLKIT_NEWER_INSTALLED = FindingType(
+_RUNTIME = FindingTypes(Hop.RUNTIME)
+
+TOOLKIT_NEWER_INSTALLED = _RUNTIME.error(
     "TOOLKIT_NEWER_INSTALLED",
-    Hop.RUNTIME,
-    "error",
     "the role installs an older release only if you ask for it",
     'set nvidia_container_toolkit_version: "{installed}-*" to keep it, or nvidia_container_toolkit_version: '
     '"{version}" to install the older release',
@@ -31,10 +31,8 @@ def toolkit_goes_down_on_demand(toolkit: Toolkit) -> Iterator[CheckResult]:
         yield seen_on(toolkit.host, TOOLKIT_NEWER_INSTALLED, seen, installed=installed, version=toolkit.version)
 
 
-TOOLKIT_CHANGES_IN_SERVICE = FindingType(
+TOOLKIT_CHANGES_IN_SERVICE = _RUNTIME.error(
     "TOOLKIT_CHANGES_IN_SERVICE",
-    Hop.RUNTIME,
-    "error",
     "a new release is installed on one node after the other, each of them drained, because a faulty one stops all pods "
     "with GPUs",
     "to install it, run `ansible-playbook kubegpu.autoscale.maintain`; to keep the installed release, set "
@@ -51,10 +49,8 @@ def node_keeps_its_toolkit(toolkit: Toolkit) -> Iterator[CheckResult]:
         yield seen_on(toolkit.host, TOOLKIT_CHANGES_IN_SERVICE, seen + toolkit.version, installed=installed)
 
 
-TOOLKIT_DEVICES_DIFFER = FindingType(
+TOOLKIT_DEVICES_DIFFER = _RUNTIME.error(
     "TOOLKIT_DEVICES_DIFFER",
-    Hop.RUNTIME,
-    "error",
     "containers get their GPUs by the devices of the CDI specification",
     "on the node: `nvidia-smi -L`, then `systemctl restart nvidia-cdi-refresh` and `nvidia-ctk cdi list`",
 )
@@ -67,10 +63,8 @@ def devices_are_the_gpus(toolkit: Toolkit) -> Iterator[CheckResult]:
         yield seen_on(toolkit.host, TOOLKIT_DEVICES_DIFFER, seen)
 
 
-TOOLKIT_CONTAINER_WITHOUT_GPUS = FindingType(
+TOOLKIT_CONTAINER_WITHOUT_GPUS = _RUNTIME.error(
     "TOOLKIT_CONTAINER_WITHOUT_GPUS",
-    Hop.RUNTIME,
-    "error",
     "the runtime nvidia does not give a container all GPUs",
     "on the node: `nvidia-smi -L`, then `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` and `journalctl -u "
     "containerd`. nvidia_container_toolkit_verify_container: false skips this check",
@@ -88,10 +82,8 @@ def a_container_sees_the_gpus(toolkit: Toolkit) -> Iterator[CheckResult]:
         yield seen_on(toolkit.host, TOOLKIT_CONTAINER_WITHOUT_GPUS, words)
 
 
-TOOLKIT_MISSING = FindingType(
+TOOLKIT_MISSING = _RUNTIME.error(
     "TOOLKIT_MISSING",
-    Hop.RUNTIME,
-    "error",
     "without NVIDIA's container toolkit no container gets a GPU",
     "run the nvidia_container_toolkit role",
     is_consequence=True,
