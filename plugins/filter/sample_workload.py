@@ -59,7 +59,6 @@ _value:
 
 _OPTIONS = {field.name for field in fields(sample.Sample)} - {"inventory", "scripts"}
 _TEXTS = ("queue", "request_ms", "load_gpus")
-_MAPPINGS = ("node_selector", "ingress", "route")
 
 
 def sample_workload(
@@ -94,7 +93,7 @@ def _sample(options: Mapping[str, Any], scripts: Mapping[str, str], inventory: s
     given = {name: value for name, value in plain(options).items() if name in _OPTIONS}
     read: dict[str, Any] = {
         **{key: str(given[key]) for key in _TEXTS},
-        **{key: given[key] or {} for key in _MAPPINGS},
+        "node_selector": given["node_selector"] or {},
     }
     return sample.Sample(**{**given, **read}, scripts=plain(scripts), inventory=str(inventory))
 

@@ -17,7 +17,7 @@ description:
 options:
   _input:
     description:
-      - C(receivers), C(grafana), C(public_dashboards), C(without_login), C(storage) and C(retention_size) of the role.
+      - C(receivers), C(without_login), C(storage) and C(retention_size) of the role.
         C(chart_values) are all values, and C(has_own_values) is true if the inventory sets some of them.
     type: dict
     required: true

@@ -76,45 +76,18 @@ result:
   type: dict
   contains:
     autoscalers:
-      description: One entry for each autoscaler.
+      description:
+        - One entry for each autoscaler, as RV(kubegpu.autoscale.gpu_autoscaler#module:result.autoscalers), without
+          C(action).
       type: list
       elements: dict
       contains:
-        namespace: {description: Namespace of the autoscaler., type: str}
-        name: {description: Name of the autoscaler., type: str}
         managed: {description: Whether M(kubegpu.autoscale.gpu_autoscaler) created it., type: bool}
         target: {description: The object that it scales., type: dict}
-        metric: {description: The profile or metric that it scales on., type: str}
         min_replicas: {description: Minimum number of replicas., type: int}
         max_replicas: {description: Maximum number of replicas., type: int}
-        behavior: {description: Index of its scaling rules in RV(result.behaviors)., type: int}
-        verified: {description: Whether each hop is proven., type: bool}
-        replicas: {description: Replicas of the target's C(spec)., type: int}
-        desired_replicas: {description: Replicas that the HPA wants., type: int}
-        ready_pods: {description: Names of the target's ready pods., type: list, elements: str}
-        dead_times:
-          description:
-            - Seconds for each ready pod, from its scheduling until it was ready and its value was visible. It is null
-              for a restarted pod. Everything that makes pods start faster reduces it.
-          type: dict
-        values: {description: Value of the leading metric for each ready pod., type: dict}
-        metrics: {description: The evidence for each metric., type: list, elements: dict}
-        revisions:
-          description: Pods of an Argo Rollout's V(stable) version and of its V(canary) or V(preview).
-          type: dict
-        demand:
-          description:
-            - With a demand, whether the HPA follows it (C(in_force)) or the load of the GPUs, and the C(percent) of a
-              GPU. Also the offered requests per second, and the GPU seconds of a request, which are currently
-              C(learned), C(held) from earlier, the C(prior), or C(none).
-          type: dict
-        conditions: {description: The conditions of the HPA., type: list, elements: dict}
-        budget: {description: The reaction time in seconds and its parts., type: dict}
     behaviors:
-      description:
-        - The distinct scaling rules as text. They are computed from C(dead_time_s), the seconds until a new pod is
-          ready and visible in the metric, which is C(measured) on the pods or assumed. Directions in C(given) were set
-          by the user. With a C(demand), scaling up does not depend on it.
+      description: The distinct scaling rules as text, as RV(kubegpu.autoscale.gpu_autoscaler#module:result.behaviors).
       type: list
       elements: dict
   sample:
@@ -130,39 +103,7 @@ result:
         verified: true
         replicas: 1
         desired_replicas: 1
-        ready_pods: [inference-5d9c7-x2x4q]
-        dead_times: {inference-5d9c7-x2x4q: 16.0}
         values: {inference-5d9c7-x2x4q: 41.5}
-        metrics:
-          - metric: gpu
-            type: Pods
-            target_value: 60.0
-            listed: true
-            values: {inference-5d9c7-x2x4q: 41.5}
-            prometheus: {inference-5d9c7-x2x4q: 41.5}
-            age_s: 1.2
-        conditions:
-          - type: ScalingActive
-            status: "True"
-            reason: ValidMetricFound
-            message: the HPA was able to successfully calculate a replica count from pods metric gpu
-        budget:
-          collect_s: 1.0
-          scrape_s: 2.0
-          evaluate_s: 2.0
-          sync_s: 5.0
-          worst_s: 10.0
-          mean_s: 5.0
-          sources: {collect: configured, scrape: seen, evaluate: configured, sync: configured}
-          seen_age_s: 1.2
-          kept: true
-    behaviors:
-      - dead_time_s: 30
-        measured: true
-        demand: false
-        given: []
-        scale_up: the larger of 2 pods in 30 s or 50 percent in 30 s at once
-        scale_down: the smaller of 1 pods in 60 s or 25 percent in 60 s after 300 s
 duration_s:
   description: Run time of the module in seconds.
   returned: always

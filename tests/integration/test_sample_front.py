@@ -1,4 +1,4 @@
-"""What stands in front of the sample service: a monitor of its counters, an Ingress, a route."""
+"""The monitor of the sample service: created, removed, and rejected where nothing reads it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from served_kinds import SERVED_S, is_served
 from workloads import Workloads
 
 PLAY = local({"ansible.builtin.include_role": {"name": "kubegpu.autoscale.gpu_workload"}})
-INGRESS = {"host": "sample.example", "class_name": "traefik", "annotations": {"asks/login": "yes"}, "tls_secret": "tls"}
-ROUTE = {"host": "sample.example", "parents": [{"name": "public", "namespace": "gateways"}]}
 MONITORS = "podmonitors.monitoring.coreos.com"
 
 
@@ -42,9 +40,6 @@ class Sample:
     def monitors(self) -> list[dict[str, Any]]:
         api = client.CustomObjectsApi(self._kube)
         return api.list_namespaced_custom_object("monitoring.coreos.com", "v1", self._namespace, "podmonitors")["items"]
-
-    def ingresses(self) -> list[Any]:
-        return client.NetworkingV1Api(self._kube).list_namespaced_ingress(self._namespace).items
 
     def services(self) -> list[str]:
         found = client.CoreV1Api(self._kube).list_namespaced_service(self._namespace).items
@@ -75,19 +70,14 @@ def pod_monitors(kube: client.ApiClient, crd: None) -> Iterator[None]:
 
 
 def test_it_is_made_as_asked_for_and_goes_when_nobody_asks(sample: Sample, pod_monitors: None) -> None:
-    front = {"gpu_workload_monitor": True, "gpu_workload_ingress": INGRESS}
+    front = {"gpu_workload_monitor": True}
     code, printed = sample.run(**front)
     assert (code, changed(printed)) == (0, 1)
 
-    (monitor,), (ingress,) = sample.monitors(), sample.ingresses()
+    (monitor,) = sample.monitors()
     assert monitor["metadata"]["labels"]["release"] == "kube-prometheus-stack"
     assert monitor["spec"]["selector"] == {"matchLabels": {"app.kubernetes.io/name": "sample"}}
     assert monitor["spec"]["podMetricsEndpoints"] == [{"port": "http", "interval": "2s", "scrapeTimeout": "2s"}]
-    assert ingress.spec.ingress_class_name == "traefik"
-    assert ingress.metadata.annotations == {"asks/login": "yes"}
-    assert (ingress.spec.tls[0].secret_name, ingress.spec.tls[0].hosts) == ("tls", ["sample.example"])
-    (path,) = ingress.spec.rules[0].http.paths
-    assert (ingress.spec.rules[0].host, path.path, path.backend.service.name) == ("sample.example", "/work", "sample")
 
     as_words = {"gpu_workload_monitor": "true", "gpu_workload_service": "true", "gpu_workload_check": "false"}
     code, printed = sample.run(**{**front, **as_words})  # as -e NAME=true gives them
@@ -95,41 +85,14 @@ def test_it_is_made_as_asked_for_and_goes_when_nobody_asks(sample: Sample, pod_m
     code, printed = sample.run("--check")
     assert (code, changed(printed), len(sample.monitors())) == (0, 1, 1)
     assert sample.run()[0] == 0
-    assert (sample.monitors(), sample.ingresses(), sample.services()) == ([], [], ["sample"])
+    assert (sample.monitors(), sample.services()) == ([], ["sample"])
     assert sample.run(gpu_workload_state="absent")[0] == 0
     assert sample.services() == []
 
 
-@pytest.mark.parametrize(
-    ("front", "kind"),
-    [({"gpu_workload_monitor": True}, "PodMonitor"), ({"gpu_workload_route": ROUTE}, "HTTPRoute")],
-    ids=["monitor", "route"],
-)
-def test_what_nobody_reads_is_refused_before_a_change(sample: Sample, front: dict[str, Any], kind: str) -> None:
-    code, printed = sample.run(**front)
+def test_a_monitor_that_nothing_reads_is_rejected_before_a_change(sample: Sample) -> None:
+    code, printed = sample.run(gpu_workload_monitor=True)
 
     assert code == 2
-    assert f"needs the kind {kind}, which the cluster does not serve" in printed
+    assert "needs the kind PodMonitor, which the cluster does not serve" in printed
     assert sample.services() == []
-
-
-def test_a_route_needs_a_gateway(sample: Sample) -> None:
-    code, printed = sample.run(gpu_workload_route={"host": "sample.example"})
-
-    assert code == 2
-    assert "gpu_workload_route has no parents" in printed
-
-
-def test_an_ingress_of_somebody_else_stays(sample: Sample, kube: client.ApiClient, workloads: Workloads) -> None:
-    theirs = {
-        "metadata": {"name": "sample"},
-        "spec": {"defaultBackend": {"service": {"name": "a", "port": {"number": 1}}}},
-    }
-    client.NetworkingV1Api(kube).create_namespaced_ingress(workloads.namespace, theirs)
-
-    code, printed = sample.run(gpu_workload_ingress=INGRESS)
-
-    assert code == 2
-    assert "Ingress sample in namespace" in printed
-    assert sample.services() == []
-    assert sample.ingresses()[0].spec.default_backend.service.name == "a"

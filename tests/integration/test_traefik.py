@@ -29,8 +29,8 @@ from collection import ROOT
 from control_plane import ControlPlane, eventually, free_port, running
 from kubernetes import client
 from metric_chain import MONITORING, MetricChain
-from model_servers import DEMO, metric, model_server, sample_server
-from playbook import local, run_playbook
+from model_servers import DEMO, metric, model_server
+from playbook import run_playbook
 from programs import FOLDER, program
 from prometheus_rules import serve_kind
 from workloads import Workloads
@@ -48,13 +48,6 @@ PROMETHEUS = "prometheus.example.com"
 USER, PASSWORD = "operator", "not a secret"
 CODES = (200, 200, 200, 429, 503, 504, 500, 404)
 OFFERED, SERVED = 6, 3
-SAMPLE_FRONTS = {
-    "gpu_workload_ingress": {"host": "sample.example.com", "class_name": "traefik"},
-    "gpu_workload_route": {
-        "host": "sample.example.com",
-        "parents": [{"name": "public", "namespace": "gateways", "sectionName": "http"}],
-    },
-}
 COUNTER = "traefik_service_requests_total{"
 RECORDED = ROOT / "tests" / "rules" / "traefik.prom"
 
@@ -589,38 +582,6 @@ def test_what_comes_of_a_login_that_traefik_does_not_know(
     finally:
         kubectl(plane[0], "--namespace", MONITORING, "delete", made["kind"], made["metadata"]["name"])
         eventually(lambda: unreachable(traefik, "/-/healthy"), "it is gone", SETTLE_S)
-
-
-@pytest.mark.parametrize("front", SAMPLE_FRONTS)
-def test_the_sample_service_is_reached_by_what_its_role_puts_in_front(
-    front: str,
-    plane: tuple[ControlPlane, client.ApiClient],
-    chain: ProxiedChain,
-    traefik: Traefik,
-    gateway: None,
-    tmp_path: Path,
-) -> None:
-    counter, host, work = COUNTERS["traefik"].served("gpu-workload", "sample"), "sample.example.com", "/work?ms=1"
-    role = local({"ansible.builtin.include_role": {"name": "kubegpu.autoscale.gpu_workload"}})
-    wanted = {"kubegpu_kubeconfig": str(plane[0].kubeconfig), "gpu_workload_service": True, front: SAMPLE_FRONTS[front]}
-
-    def bring(**more: str) -> int:
-        return run_playbook(tmp_path, role, {**wanted, **more}, "--skip-tags", "gpu_workload_verify").returncode
-
-    assert bring() == 0
-    with sample_server(tmp_path, port := free_port()):
-        apply(plane[0], endpoints(plane[0], "gpu-workload", "sample", port, "http"))
-        eventually(lambda: traefik.ask(host, work) == 200, "it is served", SETTLE_S)
-        served_at = time.time()
-        scraped = f"max({' or '.join(f'timestamp({selector})' for selector in counter)})"
-        eventually(lambda: chain.number(scraped) > served_at, "the request is read", 20)
-        before = chain.number(total(counter))
-        assert [traefik.ask(host, path) for path in (work, "/stats", "/workers")] == [200, 404, 404]
-        assert traefik.ask("another.example.com", work) == 404
-        eventually(lambda: chain.number(total(counter)) == before + 1, "its request is counted", 20)
-        if "route" in front:
-            assert conditions(plane[0], "gpu-workload", "sample") == {"Accepted": True, "ResolvedRefs": True}
-    assert bring(gpu_workload_state="absent") == 0
 
 
 def unreachable(traefik: Traefik, path: str) -> bool:

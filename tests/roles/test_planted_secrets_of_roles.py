@@ -40,7 +40,7 @@ OF_KUBERNETES = (
 OF_SERVERS = {"containerd_config", *OF_KUBERNETES} - OF_CHARTS
 # Labels, selectors and settings of kubectl: everybody who reads the cluster reads them.
 PUBLIC = re.compile(
-    r"_(labels|annotations|node_selector|tolerations|drain_options|storage|public_dashboards|source)$|^_common_|^kubegpu_versions$"
+    r"_(labels|annotations|node_selector|tolerations|drain_options|storage|source)$|^_common_|^kubegpu_versions$"
 )
 
 

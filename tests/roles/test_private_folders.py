@@ -69,7 +69,6 @@ def results(folder: Path) -> dict[str, Any]:
     return {
         "__gpu_doctor_files": [TEXT],
         "__gpu_proof_files": [TEXT],
-        "__gpu_doctor_date": "2026-11-28T000000Z",
         "__kubernetes_backup": {"stdout": '{"cluster": "uid"}'},
         "__kubernetes_backup_made": str(made),
         "__kubernetes_kubeconfig": yaml.safe_dump(kubeconfigs.admin()),

@@ -9,13 +9,13 @@ from role_values import RoleValues
 
 
 def test_it_is_refused_before_anything_is_changed_with_all_else_that_is_wrong(tmp_path: Path) -> None:
-    options = {"prometheus_stack_volume_size": "5Gi", "prometheus_stack_public_dashboards": {"nvidia": 2}}
+    options = {"prometheus_stack_volume_size": "5Gi", "prometheus_stack_receivers": [{"name": "a", "type": "slack"}]}
     role = {"ansible.builtin.include_role": {"name": "kubegpu.autoscale.prometheus_stack", "tasks_from": "preflight"}}
     done = run_playbook(tmp_path, local(role), options)
     said = " ".join(done.stdout.split())
     assert done.returncode == 2
     assert "the volume has 5Gi, and samples may take 8GB. Nothing was changed. Next: a larger volume" in said
-    assert "prometheus_stack_public_dashboards: no Grafana is installed to show them." in said
+    assert "prometheus_stack_receivers: a (slack) has no secret. Nothing was changed." in said
 
 
 def test_one_line_gives_two_replicas_a_volume_each() -> None:

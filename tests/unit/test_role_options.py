@@ -28,7 +28,7 @@ def test_other_variables_are_left_out_and_templates_are_rendered() -> None:
 
 
 def test_an_empty_dictionary_stays_empty() -> None:
-    assert options("gpu_workload", gpu_workload_route={}) == {"route": {}}
+    assert options("gpu_workload", gpu_workload_node_selector={}) == {"node_selector": {}}
 
 
 def test_a_wrong_type_is_an_error_with_the_name_of_the_option() -> None:

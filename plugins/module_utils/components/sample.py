@@ -36,8 +36,6 @@ class Sample:
     monitor: bool
     monitor_labels: Mapping[str, str]
     scrape_interval: int
-    ingress: Mapping[str, Any]
-    route: Mapping[str, Any]
     queue: str
     request_ms: str
     load_gpus: str
@@ -66,36 +64,19 @@ class Sample:
         return [self.name] * self.service + [self.load_name] * self.load
 
     @property
-    def fronts(self) -> list[Front]:
-        """The Ingress or route in front of the service."""
-        return [front for front in FRONTS if self.service and getattr(self, front.option)]
+    def is_scraped(self) -> bool:
+        return self.service and self.monitor
 
     @property
     def is_wanted(self) -> bool:
         return self.check or self.service or self.load
 
 
-@dataclass(frozen=True)
-class Front:
-    """A kind of object in front of the service. definition: its CRD, with the component that installs it."""
-
-    option: str
-    kind: str
-    definition: str = ""
-    installed_by: str = ""
-
-
-FRONTS = (
-    Front("monitor", "PodMonitor", "podmonitors.monitoring.coreos.com", "the Prometheus operator"),
-    Front("ingress", "Ingress"),
-    Front("route", "HTTPRoute", "httproutes.gateway.networking.k8s.io", "the Gateway API"),
-)
+POD_MONITORS = "podmonitors.monitoring.coreos.com"  # the CRD, which the Prometheus operator installs
 # Kinds of all objects that the role may have created.
 API_VERSIONS = {
     "ConfigMap": "v1",
     "Deployment": "apps/v1",
-    "HTTPRoute": "gateway.networking.k8s.io/v1",
-    "Ingress": "networking.k8s.io/v1",
     "Job": "batch/v1",
     "PodMonitor": "monitoring.coreos.com/v1",
     "Service": "v1",
@@ -103,8 +84,8 @@ API_VERSIONS = {
 
 
 def queries(sample: Sample) -> list[dict[str, str]]:
-    """Queries of the role: the namespace, its objects, and the CRDs of the kinds in front of the service."""
-    definitions = [front.definition for front in sample.fronts if front.definition]
+    """Queries of the role: the namespace, its objects, and the CRD of the PodMonitor."""
+    definitions = [POD_MONITORS] if sample.is_scraped else []
     return [
         {"kind": "Namespace", "name": sample.namespace},
         *(
@@ -129,19 +110,13 @@ def refusals(sample: Sample, foreign: Sequence[str], found: Sequence[Manifest] |
             "was not created by this collection."
             " Nothing was changed. Next: set gpu_workload_namespace or gpu_workload_name to another name."
         )
-    if sample.service and sample.route and not sample.route.get("parents"):
-        yield (
-            "inventory -> sample: gpu_workload_route has no parents, so no Gateway would accept it. Nothing was "
-            "changed. Next: name a Gateway there, as in `parents: [{name: public, namespace: gateways}]`."
-        )
     served = {obj["metadata"]["name"] for obj in found or () if obj["kind"] == "CustomResourceDefinition"}
-    for front in sample.fronts:
-        if found is not None and front.definition and front.definition not in served:
-            yield (
-                f"sample -> cluster: gpu_workload_{front.option} needs the kind {front.kind}, which the cluster does"
-                f" not serve. It comes with {front.installed_by}. Nothing was changed."
-                f" Next: install that, or leave gpu_workload_{front.option} out."
-            )
+    if found is not None and sample.is_scraped and POD_MONITORS not in served:
+        yield (
+            "sample -> cluster: gpu_workload_monitor needs the kind PodMonitor, which the cluster does not serve. It "
+            "comes with the Prometheus operator. Nothing was changed."
+            " Next: install that, or leave gpu_workload_monitor out."
+        )
 
 
 def base(sample: Sample, found: Sequence[Manifest]) -> list[Object]:
@@ -155,10 +130,9 @@ def base(sample: Sample, found: Sequence[Manifest]) -> list[Object]:
 
 def objects(sample: Sample) -> list[Object]:
     """All objects except the base and the check, which runs before them."""
-    made = {"monitor": _monitor, "ingress": _ingress, "route": _route}
     return [
         *(_service(sample) if sample.service else ()),
-        *(made[front.option](sample) for front in sample.fronts),
+        *([_monitor(sample)] if sample.is_scraped else []),
         *(_load(sample) if sample.load else ()),
     ]
 
@@ -241,30 +215,6 @@ def _monitor(sample: Sample) -> Object:
     monitor = _object(sample, API_VERSIONS["PodMonitor"], "PodMonitor", sample.name, spec=spec)
     monitor["metadata"]["labels"] = {**sample.monitor_labels, **monitor["metadata"]["labels"]}
     return monitor
-
-
-def _ingress(sample: Sample) -> Object:
-    given, host = sample.ingress, sample.ingress.get("host") or ""
-    backend = {"service": {"name": sample.name, "port": {"name": "http"}}}
-    path = {"path": "/work", "pathType": "Prefix", "backend": backend}
-    spec: Object = {"rules": [{"host": host, "http": {"paths": [path]}}]}
-    if given.get("class_name"):
-        spec["ingressClassName"] = given["class_name"]
-    if given.get("tls_secret"):
-        spec["tls"] = [{"secretName": given["tls_secret"], "hosts": [host] if host else []}]
-    ingress = _object(sample, API_VERSIONS["Ingress"], "Ingress", sample.name, spec=spec)
-    ingress["metadata"]["annotations"] = given.get("annotations") or {}
-    return ingress
-
-
-def _route(sample: Sample) -> Object:
-    host = sample.route.get("host")
-    rule = {
-        "matches": [{"path": {"type": "PathPrefix", "value": "/work"}}],
-        "backendRefs": [{"name": sample.name, "port": 80}],
-    }
-    spec = {"parentRefs": sample.route.get("parents"), "hostnames": [host] if host else [], "rules": [rule]}
-    return _object(sample, API_VERSIONS["HTTPRoute"], "HTTPRoute", sample.name, spec=spec)
 
 
 def _namespace(sample: Sample) -> Object:

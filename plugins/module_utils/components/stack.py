@@ -36,8 +36,6 @@ class StackOptions:
     chart_values: Values = field(default_factory=dict)
     has_own_values: bool = False
     receivers: Sequence[Receiver] = ()
-    grafana: bool = False
-    public_dashboards: Mapping[Any, Any] = field(default_factory=dict)
     without_login: bool = False
     storage: Values = field(default_factory=dict)
     retention_size: str = ""
@@ -45,7 +43,7 @@ class StackOptions:
 
 def stack_faults(options: StackOptions) -> list[str]:
     """One error per problem, with its reason and the next step."""
-    checks = (_receivers, _dashboards, _exposure, _volume)
+    checks = (_receivers, _exposure, _volume)
     return [fault for check in checks for fault in check(options)]
 
 
@@ -54,24 +52,6 @@ def _receivers(options: StackOptions) -> Iterator[str]:
         yield (
             f"prometheus_stack_receivers: {'; '.join(faults)}. Nothing was changed."
             " Next: correct it (docs/monitoring.md)."
-        )
-
-
-def _dashboards(options: StackOptions) -> Iterator[str]:
-    dashboards = options.public_dashboards
-    if not dashboards:
-        return
-    if not options.grafana:
-        yield (
-            "prometheus_stack_public_dashboards: no Grafana is installed to show them. Nothing was changed."
-            " Next: set prometheus_stack_grafana=true."
-        )
-        return
-    numbers = [str(number) for number in (*dashboards, *dashboards.values())]
-    if wrong := [number for number in numbers if not re.fullmatch("[1-9][0-9]*", number)]:
-        yield (
-            f"prometheus_stack_public_dashboards: {', '.join(wrong)} is not an id or revision. Nothing was changed."
-            " Next: give revisions by ids, for example {12239: 2}."
         )
 
 
@@ -142,33 +122,14 @@ def is_overfull(kept: str, volume: str) -> bool:
     return float(size[1]) * 1024 ** _POWERS[size[2]] >= float(quantity[1]) * base ** _POWERS[quantity[2]]
 
 
-def public_dashboards(revisions: Mapping[Any, Any]) -> dict[str, Any]:
-    """Dashboards of grafana.com in the format of Grafana's chart: revisions by ID.
-
-    `prometheus` is the uid that kube-prometheus-stack gives to its data source. `stack_faults` reports a wrong id.
-    """
-    source = [{"name": "DS_PROMETHEUS", "value": "prometheus"}]
-    return {
-        f"dashboard-{number}": {"gnetId": _number(number), "revision": _number(revision), "datasource": source}
-        for number, revision in revisions.items()
-    }
-
-
-def _number(given: Any) -> Any:
-    """A number that may be text in the inventory."""
-    return int(given) if str(given).isdecimal() else given
-
-
 def grafana_values(options: Mapping[str, Any]) -> dict[str, Any]:
     """Values of Grafana's chart, from the typed options of the role prometheus_stack."""
     if not options["grafana"]:
         return {"enabled": False}
-    dashboards = options.get("public_dashboards") or {}
     return {
         "enabled": True,
         "admin": {"existingSecret": options["grafana_secret"]},
         "sidecar": {"datasources": {"alertmanager": {"enabled": _has_alertmanager(options)}}},
-        **(_public_values(dashboards) if dashboards else {}),
     }
 
 
@@ -176,21 +137,3 @@ def _has_alertmanager(options: Mapping[str, Any]) -> bool:
     """The chart configures an Alertmanager in Grafana even if none is installed."""
     given = ((options.get("values") or {}).get("alertmanager") or {}).get("enabled")
     return bool(options["alertmanager"] if given is None else given)
-
-
-def _public_values(revisions: Mapping[Any, Any]) -> dict[str, Any]:
-    """Grafana's pod downloads these dashboards before it starts."""
-    provider = {
-        "name": _PUBLIC,
-        "orgId": 1,
-        "folder": "Public",
-        "type": "file",
-        "options": {"path": f"/var/lib/grafana/dashboards/{_PUBLIC}"},
-    }
-    return {
-        "dashboardProviders": {"kubegpu.yaml": {"apiVersion": 1, "providers": [provider]}},
-        "dashboards": {_PUBLIC: public_dashboards(revisions)},
-    }
-
-
-_PUBLIC = "kubegpu-public"

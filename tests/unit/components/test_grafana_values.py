@@ -11,7 +11,7 @@ OPTIONS: dict[str, Any] = {"grafana": True, "grafana_secret": "login", "alertman
 
 
 def test_without_grafana_nothing_else_is_set() -> None:
-    assert grafana_values(OPTIONS | {"grafana": False, "public_dashboards": {1: 1}}) == {"enabled": False}
+    assert grafana_values(OPTIONS | {"grafana": False}) == {"enabled": False}
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,3 @@ def test_grafana_has_an_alertmanager_only_if_one_is_installed(options: dict[str,
     values = grafana_values(OPTIONS | options)
     assert values["sidecar"]["datasources"]["alertmanager"]["enabled"] is expected
     assert values["admin"] == {"existingSecret": "login"}
-    assert "dashboards" not in values
-
-
-def test_dashboards_of_grafana_com_have_a_provider_with_their_folder() -> None:
-    values = grafana_values(OPTIONS | {"public_dashboards": {12239: 2}})
-    [provider] = values["dashboardProviders"]["kubegpu.yaml"]["providers"]
-    [name] = values["dashboards"]
-    assert provider["name"] == name
-    assert provider["options"]["path"].endswith(f"/{name}")
-    assert values["dashboards"][name]["dashboard-12239"]["revision"] == 2

@@ -16,8 +16,6 @@ OPTIONS: dict[str, Any] = {
     "tolerations": [],
     "monitor_labels": {},
     "scrape_interval": 2,
-    "ingress": {},
-    "route": {},
     **dict.fromkeys(("check", "service", "load", "monitor"), False),
     "queue": 8,
     "request_ms": 20,
@@ -25,7 +23,6 @@ OPTIONS: dict[str, Any] = {
 }
 SCRIPTS = {"sample_service.py": "print()", "vector_add.py": "add()"}
 ALL = {"check": True, "service": True, "load": True}
-ROUTE = {"parents": [{"name": "public"}]}
 NAMESPACE = {"kind": "Namespace", "metadata": {"name": "gpus"}}
 
 
@@ -48,14 +45,14 @@ def pod(obj: dict[str, Any]) -> dict[str, Any]:
     [
         ({}, []),
         ({"service": True}, ["Deployment sample", "Service sample"]),
-        ({"service": False, "monitor": True, "ingress": {"host": "x"}, "route": ROUTE}, []),
+        ({"service": False, "monitor": True}, []),
         (
-            {"service": True, "monitor": True, "ingress": {"host": "x"}, "route": ROUTE},
-            ["Deployment sample", "Service sample", "PodMonitor sample", "Ingress sample", "HTTPRoute sample"],
+            {"service": True, "monitor": True},
+            ["Deployment sample", "Service sample", "PodMonitor sample"],
         ),
         ({"load": True}, ["Deployment sample-load", "Service sample-load"]),
     ],
-    ids=["nothing", "the service", "nothing stands before no service", "with fronts", "the load"],
+    ids=["nothing", "the service", "no monitor without the service", "with its monitor", "the load"],
 )
 def test_what_is_asked_for_is_made(options: dict[str, Any], expected: list[str]) -> None:
     found = sample(**options)
@@ -128,14 +125,11 @@ CRD = {"kind": "CustomResourceDefinition", "metadata": {"name": "podmonitors.mon
 @pytest.mark.parametrize(
     ("options", "found", "words"),
     [
-        ({"route": {"host": "x"}}, None, "gpu_workload_route has no parents"),
-        ({"route": ROUTE}, [], "the kind HTTPRoute, which the cluster does not serve. It comes with the Gateway API."),
         ({"monitor": True}, [NAMESPACE], "the kind PodMonitor, which the cluster does not serve."),
         ({"monitor": True}, [CRD], ""),
         ({"monitor": True}, None, ""),
-        ({"ingress": {"host": "x"}}, [], ""),
     ],
-    ids=["no Gateway", "no Gateway API", "no operator", "served", "no cluster", "Kubernetes' own"],
+    ids=["no operator", "served", "no cluster"],
 )
 def test_what_nobody_reads_is_an_error(options: dict[str, Any], found: Any, words: str) -> None:
     refusals = sample(found, service=True, **options)["refusals"]

@@ -113,23 +113,6 @@ def test_a_volume_without_a_size_is_not_compared(storage: dict[str, Any]) -> Non
     assert stack_faults(StackOptions(storage=storage, retention_size="8GB")) == []
 
 
-@pytest.mark.parametrize(
-    ("grafana", "public", "said"),
-    [
-        (False, {12239: 2}, "no Grafana is installed to show them"),
-        (True, {"nvidia": 2}, "nvidia is not an id or revision"),
-        (True, {12239: "newest"}, "newest is not an id or revision"),
-    ],
-)
-def test_dashboards_that_nobody_would_show_are_rejected(grafana: bool, public: dict[Any, Any], said: str) -> None:
-    [fault] = stack_faults(StackOptions(grafana=grafana, public_dashboards=public))
-    assert f"prometheus_stack_public_dashboards: {said}" in fault
-
-
-def test_good_dashboards_pass() -> None:
-    assert stack_faults(StackOptions(grafana=True, public_dashboards={12239: 2, "13770": "1"})) == []
-
-
 @pytest.mark.parametrize(("without_login", "has_own_values"), [(True, True), (False, False)])
 def test_an_open_door_passes_if_it_is_allowed_or_not_of_the_inventory(
     without_login: bool, has_own_values: bool

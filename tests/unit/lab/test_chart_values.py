@@ -19,7 +19,6 @@ from lab.versions import CHECKOUT, versions
 SWITCHES = (
     "prometheus_stack_alertmanager",
     "prometheus_stack_grafana",
-    "prometheus_stack_admission_webhooks",
     "prometheus_stack_control_plane_metrics",
     "prometheus_adapter_external_metrics",
     "prometheus_adapter_raw_metrics",
@@ -36,10 +35,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "everything-off": dict.fromkeys(SWITCHES, False),
     "the-operator's-driver": {"gpu_operator_state": "present", "gpu_operator_driver": "operator"},
     "shared-by-MPS": {"nvidia_device_plugin_sharing": "mps", "nvidia_device_plugin_sharing_replicas": 4},
-    "public-dashboards": {
-        "prometheus_stack_grafana": True,
-        "prometheus_stack_public_dashboards": {12239: 2, "13770": 1},
-    },
     "without-CDI": {"nvidia_device_plugin_device_list_strategy": "envvar"},
     **{
         f"inventory-{file.parent.parent.name}": yaml.safe_load(file.read_text()) or {}
@@ -78,25 +73,6 @@ def test_roles_give_values_that_the_charts_know(given_by_roles: dict[str, dict[s
         assert given.keys() == pinned().keys()
         found = {name: wrong(name, release["values"]) for name, release in given.items()}
         assert found == {name: [] for name in given}, variant
-
-
-def test_grafana_gets_public_dashboards_by_id_beside_those_of_the_user(
-    given_by_roles: dict[str, dict[str, Any]],
-) -> None:
-    theirs = {"grafana": {"dashboards": {"own": {"disks": {"gnetId": 1860}}}}}
-    of_variant = VARIANTS["public-dashboards"] | {"prometheus_stack_values": theirs}
-    values = releases({"given": of_variant})["given"]["kube-prometheus-stack"]["values"]["grafana"]
-    source = [{"name": "DS_PROMETHEUS", "value": "prometheus"}]
-    [provider] = values["dashboardProviders"]["kubegpu.yaml"]["providers"]
-    shown = values["dashboards"][provider["name"]]
-
-    assert provider["options"]["path"].endswith(f"/{provider['name']}")
-    assert shown == {
-        "dashboard-12239": {"gnetId": 12239, "revision": 2, "datasource": source},
-        "dashboard-13770": {"gnetId": 13770, "revision": 1, "datasource": source},
-    }
-    assert values["dashboards"]["own"] == {"disks": {"gnetId": 1860}}
-    assert "dashboards" not in given_by_roles["defaults"]["kube-prometheus-stack"]["values"]["grafana"]
 
 
 def test_the_operator_knows_what_its_chart_hands_on(given_by_roles: dict[str, dict[str, Any]]) -> None:
