@@ -6,8 +6,7 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   autoscalers:
-    description:
-      - The autoscalers, one for each workload.
+    description: The autoscalers, one for each workload.
     type: list
     elements: dict
     required: true
@@ -18,8 +17,7 @@ options:
           - The default is the target's name.
         type: str
       namespace:
-        description:
-          - Namespace of the target and of the HorizontalPodAutoscaler.
+        description: Namespace of the target and of the HorizontalPodAutoscaler.
         type: str
         default: default
       target:
@@ -29,13 +27,11 @@ options:
         type: dict
         suboptions:
           kind:
-            description:
-              - Kind of the target.
+            description: Kind of the target.
             type: str
             default: Deployment
           name:
-            description:
-              - Name of the target.
+            description: Name of the target.
             type: str
             required: true
           api_version:
@@ -137,25 +133,21 @@ options:
               - The cluster's default is 0.1. It requires the Kubernetes feature HPAConfigurableTolerance.
             type: float
           policies:
-            description:
-              - Policies that limit the change per period.
+            description: Policies that limit the change per period.
             type: list
             elements: dict
             suboptions:
               type:
-                description:
-                  - The unit of O(autoscalers[].scale_up.policies[].value).
+                description: The unit of O(autoscalers[].scale_up.policies[].value).
                 type: str
                 choices: [Pods, Percent]
                 required: true
               value:
-                description:
-                  - Maximum change in pods or percent of the pods.
+                description: Maximum change in pods or percent of the pods.
                 type: int
                 required: true
               period_seconds:
-                description:
-                  - Length of the period in seconds (1-1800).
+                description: Length of the period in seconds (1-1800).
                 type: int
                 required: true
       scale_down:
@@ -199,8 +191,7 @@ options:
                 that were rejected or failed because of overload. It must exclude client errors.
             type: str
           served:
-            description:
-              - Selector of the counters of the requests that used GPU time.
+            description: Selector of the counters of the requests that used GPU time.
             type: str
           prior_gpu_seconds:
             description:

@@ -13,29 +13,24 @@ options:
     type: dict
     suboptions:
       namespace:
-        description:
-          - Namespace of the Prometheus service.
+        description: Namespace of the Prometheus service.
         type: str
         default: monitoring
       service:
-        description:
-          - Name of the Prometheus service.
+        description: Name of the Prometheus service.
         type: str
         default: kube-prometheus-stack-prometheus
       port:
-        description:
-          - Port of the Prometheus service.
+        description: Port of the Prometheus service.
         type: int
         default: 9090
       scheme:
-        description:
-          - Scheme of the Prometheus service.
+        description: Scheme of the Prometheus service.
         type: str
         choices: [http, https]
         default: http
       path_prefix:
-        description:
-          - Path before C(/api/v1), as C(routePrefix) of the Prometheus object sets it.
+        description: Path before C(/api/v1), as C(routePrefix) of the Prometheus object sets it.
         type: str
         default: ""
       url:
@@ -46,8 +41,7 @@ options:
           - It replaces O(prometheus.service), O(prometheus.port), O(prometheus.scheme) and O(prometheus.path_prefix).
         type: str
       ca_cert:
-        description:
-          - File with the CA certificates for O(prometheus.url), instead of the system's certificates.
+        description: File with the CA certificates for O(prometheus.url), instead of the system's certificates.
         type: path
       bearer_token:
         description:
@@ -61,12 +55,10 @@ options:
         type: bool
         default: false
       rule_namespace:
-        description:
-          - Namespace for PrometheusRule objects. The default is the namespace of the service.
+        description: Namespace for PrometheusRule objects. The default is the namespace of the service.
         type: str
       rule_labels:
-        description:
-          - Labels by which Prometheus selects PrometheusRule objects.
+        description: Labels by which Prometheus selects PrometheusRule objects.
         type: dict
         default:
           release: kube-prometheus-stack

@@ -49,8 +49,7 @@ options:
     type: str
     default: pods
   name:
-    description:
-      - Name of an object, or V(*) for all objects that O(label_selectors) select.
+    description: Name of an object, or V(*) for all objects that O(label_selectors) select.
     type: str
     default: '*'
   label_selectors:
@@ -75,13 +74,11 @@ options:
     type: dict
     suboptions:
       kind:
-        description:
-          - Kind of the workload, which must have a scale subresource.
+        description: Kind of the workload, which must have a scale subresource.
         type: str
         default: Deployment
       name:
-        description:
-          - Name of the workload.
+        description: Name of the workload.
         type: str
         required: true
       api_version:
@@ -100,13 +97,11 @@ options:
       - An invalid expression fails before the first query.
     type: str
   wait_timeout:
-    description:
-      - Seconds to wait for O(until). A running query is completed.
+    description: Seconds to wait for O(until). A running query is completed.
     type: int
     default: 60
   wait_sleep:
-    description:
-      - Seconds between two queries while waiting for O(until).
+    description: Seconds between two queries while waiting for O(until).
     type: int
     default: 2
 requirements:
@@ -212,8 +207,7 @@ result:
         timestamp: {description: Time of the value. With prometheus-adapter it is the time of the query., type: str}
         labels: {description: Labels of the series of an external metric., type: dict}
     listed:
-      description:
-        - Whether the API lists the metric. KEDA does not list its metrics.
+      description: Whether the API lists the metric. KEDA does not list its metrics.
       type: bool
     missing:
       description: Ready pods of O(target) without a value. Empty without O(target).
@@ -242,10 +236,7 @@ result:
     hop: null
     seen: null
     fix: null
-duration_s:
-  description: Run time of the module in seconds.
-  returned: always
-  type: float
+duration_s: {description: Run time of the module in seconds., returned: always, type: float}
 hop:
   description:
     - The first broken hop, as in RV(result.hop), or V(condition) if only O(until) is not true.
@@ -253,10 +244,7 @@ hop:
   returned: failure
   type: str
   sample: condition
-fix:
-  description: How to fix it.
-  returned: failure
-  type: str
+fix: {description: How to fix it., returned: failure, type: str}
 """
 
 from importlib.util import find_spec

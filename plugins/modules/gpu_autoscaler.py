@@ -299,19 +299,13 @@ warnings:
   returned: when there are any
   type: list
   elements: str
-duration_s:
-  description: Run time of the module in seconds.
-  returned: always
-  type: float
+duration_s: {description: Run time of the module in seconds., returned: always, type: float}
 hop:
   description: The first broken hop.
   returned: failure
   type: str
   sample: scrape
-fix:
-  description: How to fix it.
-  returned: failure
-  type: str
+fix: {description: How to fix it., returned: failure, type: str}
 """
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import narrow_rules, reconcile, remove

@@ -22,8 +22,7 @@ extends_documentation_fragment:
   - kubegpu.autoscale.prometheus
 options:
   namespace:
-    description:
-      - Namespace to read. The default is the whole cluster.
+    description: Namespace to read. The default is the whole cluster.
     type: str
   autoscalers:
     description:
@@ -104,18 +103,9 @@ result:
         replicas: 1
         desired_replicas: 1
         values: {inference-5d9c7-x2x4q: 41.5}
-duration_s:
-  description: Run time of the module in seconds.
-  returned: always
-  type: float
-hop:
-  description: The first broken hop.
-  returned: failure
-  type: str
-fix:
-  description: How to fix it.
-  returned: failure
-  type: str
+duration_s: {description: Run time of the module in seconds., returned: always, type: float}
+hop: {description: The first broken hop., returned: failure, type: str}
+fix: {description: How to fix it., returned: failure, type: str}
 """
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.show_autoscalers import show_autoscalers

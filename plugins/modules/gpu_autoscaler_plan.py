@@ -25,8 +25,7 @@ extends_documentation_fragment:
   - kubegpu.autoscale.prometheus
 options:
   namespace:
-    description:
-      - Namespace to read. The default is the whole cluster.
+    description: Namespace to read. The default is the whole cluster.
     type: str
   autoscalers:
     description:
@@ -37,8 +36,7 @@ options:
     elements: dict
     default: []
   history:
-    description:
-      - Seconds of load to replay, as far as Prometheus has samples.
+    description: Seconds of load to replay, as far as Prometheus has samples.
     type: int
     default: 86400
   step:
@@ -131,8 +129,7 @@ options:
       - The default is 90 for percent, and 1.5 times the current target for other units.
     type: float
   overload_minutes:
-    description:
-      - Maximum minutes of overload in the replayed time for a setting to be recommended.
+    description: Maximum minutes of overload in the replayed time for a setting to be recommended.
     type: float
     default: 15
 seealso:
@@ -251,18 +248,9 @@ result:
             agrees: true
         notes: []
     not_planned: []
-duration_s:
-  description: Run time of the module in seconds.
-  returned: always
-  type: float
-hop:
-  description: The first broken hop.
-  returned: failure
-  type: str
-fix:
-  description: How to fix it.
-  returned: failure
-  type: str
+duration_s: {description: Run time of the module in seconds., returned: always, type: float}
+hop: {description: The first broken hop., returned: failure, type: str}
+fix: {description: How to fix it., returned: failure, type: str}
 """
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.plan_autoscalers import PlanOptions, make_plans

@@ -31,12 +31,10 @@ options:
     type: float
     default: 60
   end:
-    description:
-      - Time at which to stop, in Unix seconds. It overrides O(seconds).
+    description: Time at which to stop, in Unix seconds. It overrides O(seconds).
     type: float
   job:
-    description:
-      - A Job in the same namespace that sends the load. The time begins when the load begins.
+    description: A Job in the same namespace that sends the load. The time begins when the load begins.
     type: dict
     suboptions:
       name:
@@ -139,18 +137,9 @@ result:
       - {name: inference-5d6c9f-x2x9k, uid: 0b6f0c1e-6d5a-4b0e-9f55-1f7b9a3f5a11, address: 10.244.1.7, ports: [8000]}
     targets: {gpu: 60.0}
     values: []
-duration_s:
-  description: Run time of the module in seconds.
-  returned: always
-  type: float
-hop:
-  description: The first broken hop.
-  returned: failure
-  type: str
-fix:
-  description: How to fix it.
-  returned: failure
-  type: str
+duration_s: {description: Run time of the module in seconds., returned: always, type: float}
+hop: {description: The first broken hop., returned: failure, type: str}
+fix: {description: How to fix it., returned: failure, type: str}
 """
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.watch_autoscaler import Watch, watch_autoscaler

@@ -118,10 +118,7 @@ result:
       node_feature_discovery: []
       metrics_apis:
         custom.metrics.k8s.io: {service: observability/prometheus-adapter, owned: false, release: "", is_adapter: true}
-duration_s:
-  description: Run time of the module in seconds.
-  returned: always
-  type: float
+duration_s: {description: Run time of the module in seconds., returned: always, type: float}
 """
 
 from typing import Any

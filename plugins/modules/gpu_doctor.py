@@ -28,8 +28,7 @@ extends_documentation_fragment:
   - kubegpu.autoscale.prometheus
 options:
   namespace:
-    description:
-      - Namespace whose autoscalers are checked. The default is all.
+    description: Namespace whose autoscalers are checked. The default is all.
     type: str
   name:
     description:
@@ -38,8 +37,7 @@ options:
         GPUs, or whose metric has a GPU in its name.
     type: str
   node_facts:
-    description:
-      - The facts of M(kubegpu.autoscale.gpu_facts) for each node. Without them drivers are not checked.
+    description: The facts of M(kubegpu.autoscale.gpu_facts) for each node. Without them drivers are not checked.
     type: list
     elements: dict
     default: []
@@ -55,8 +53,7 @@ options:
         type: dict
         required: true
   servers:
-    description:
-      - Servers of the inventory, as the filter P(kubegpu.autoscale.examined_servers#filter) returns them.
+    description: Servers of the inventory, as the filter P(kubegpu.autoscale.examined_servers#filter) returns them.
     type: list
     elements: dict
     default: []
@@ -192,8 +189,7 @@ result:
     duration_s: {description: Run time of the checks in seconds., type: float}
     servers: {description: "Servers of the inventory, and whether they were examined.", type: list, elements: dict}
     cluster:
-      description:
-        - Whether a cluster was reached, its context, address of the API server, version and number of nodes.
+      description: Whether a cluster was reached, its context, address of the API server, version and number of nodes.
       type: dict
     scope: {description: Which autoscalers were checked., type: dict}
     verdict:

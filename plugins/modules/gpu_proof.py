@@ -42,8 +42,7 @@ options:
     type: str
     default: kubegpu-proof
   image:
-    description:
-      - Image with Python 3.11 or later and glibc. Required with O(state=present).
+    description: Image with Python 3.11 or later and glibc. Required with O(state=present).
     type: str
   scripts:
     description:
@@ -52,24 +51,20 @@ options:
     type: dict
     default: {}
   runtime_class:
-    description:
-      - RuntimeClass that gives a pod its GPU. Leave it empty if NVIDIA's runtime is the default on the nodes.
+    description: RuntimeClass that gives a pod its GPU. Leave it empty if NVIDIA's runtime is the default on the nodes.
     type: str
     default: nvidia
   tolerations:
-    description:
-      - Taints that the temporary workload tolerates. Pods of the CUDA program tolerate all taints.
+    description: Taints that the temporary workload tolerates. Pods of the CUDA program tolerate all taints.
     type: list
     elements: dict
     default: []
   node_selector:
-    description:
-      - Labels of the nodes to prove. Empty for all nodes.
+    description: Labels of the nodes to prove. Empty for all nodes.
     type: dict
     default: {}
   nodes:
-    description:
-      - Names of the nodes to prove. Empty for all nodes.
+    description: Names of the nodes to prove. Empty for all nodes.
     type: list
     elements: str
     default: []
@@ -93,8 +88,7 @@ options:
         type: dict
         required: true
   chain:
-    description:
-      - Whether to scale a temporary workload.
+    description: Whether to scale a temporary workload.
     type: bool
     default: true
   metrics_backend:
@@ -105,8 +99,7 @@ options:
     choices: [adapter, keda]
     default: adapter
   repeat:
-    description:
-      - Prove everything again, even what is recorded.
+    description: Prove everything again, even what is recorded.
     type: bool
     default: false
   unrequested_gpus:
@@ -117,8 +110,7 @@ options:
     choices: [auto, deny, allow]
     default: auto
   wait_timeout:
-    description:
-      - Seconds to wait for the pods of the CUDA program, for a pod of the workload, and for its value.
+    description: Seconds to wait for the pods of the CUDA program, for a pod of the workload, and for its value.
     type: int
     default: 300
 attributes:
@@ -233,19 +225,13 @@ warnings:
   returned: when there are any
   type: list
   elements: str
-duration_s:
-  description: Run time of the module in seconds.
-  returned: always
-  type: float
+duration_s: {description: Run time of the module in seconds., returned: always, type: float}
 hop:
   description: The first broken hop.
   returned: failure
   type: str
   sample: node
-fix:
-  description: How to fix it.
-  returned: failure
-  type: str
+fix: {description: How to fix it., returned: failure, type: str}
 """
 
 from socket import gethostname
