@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.dashboards import config_maps
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
+
 DOCUMENTATION = r"""
 name: dashboard_objects
 short_description: Create the ConfigMaps of dashboards
@@ -14,7 +17,7 @@ description:
 positional: _input, metadata
 options:
   _input:
-    description: Dashboards as JSON, by name.
+    description: Dashboards by name, as in C(files/dashboards.yml) of the role gpu_dashboards.
     type: dict
     required: true
   metadata:
@@ -26,7 +29,7 @@ options:
 EXAMPLES = r"""
 - name: Show the ConfigMap of a dashboard
   ansible.builtin.debug:
-    msg: "{{ {'fleet': text} | kubegpu.autoscale.dashboard_objects({'namespace': 'monitoring'}) | first }}"
+    msg: "{{ text | from_yaml | kubegpu.autoscale.dashboard_objects({'namespace': 'monitoring'}) | first }}"
 """
 
 RETURN = r"""
@@ -37,16 +40,8 @@ _value:
 """
 
 
-def dashboard_objects(dashboards: Mapping[str, str], metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": f"kubegpu-dashboard-{name}", **metadata},
-            "data": {f"kubegpu-{name}.json": text},
-        }
-        for name, text in dashboards.items()
-    ]
+def dashboard_objects(dashboards: Mapping[str, Any], metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return config_maps(plain(dashboards), metadata)
 
 
 class FilterModule:

@@ -8,14 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import dashboards
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.dashboards import (
+    COLUMNS,
+    config_maps,
+)
 from collection import ROOT
 from test_alerts import RULES, WRITTEN
 from test_rules import promtool
 
-NAMES = list(dashboards.WRITTEN)
+DASHBOARDS = yaml.safe_load((ROOT / "roles/gpu_dashboards/files/dashboards.yml").read_text())
+NAMES = list(DASHBOARDS)
 # kube-state-metrics' and Prometheus' own, which no alert reads.
 OTHERS = {
     "ALERTS",
@@ -28,7 +32,9 @@ UNITS = {"short", "watt", "celsius", "percent", "percentunit", "s", "ns"}
 
 
 def saved(name: str) -> dict[str, Any]:
-    return json.loads((dashboards.FILES / f"{name}.json").read_text())
+    """As the ConfigMap has it."""
+    [config_map] = config_maps({name: DASHBOARDS[name]}, {"namespace": "monitoring"})
+    return json.loads(config_map["data"][f"kubegpu-{name}.json"])
 
 
 def panels(name: str) -> list[dict[str, Any]]:
@@ -40,17 +46,6 @@ def queries(name: str) -> Iterator[str]:
     for panel in panels(name):
         for target in panel["targets"]:
             yield re.sub(r"\$(\w+)", lambda found: "a", target["expr"])
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_file_is_what_the_page_says(name: str) -> None:
-    assert saved(name) == dashboards.dashboard(name), "run `make docs`"
-
-
-def test_there_is_a_file_for_each_dashboard_and_the_role_takes_all() -> None:
-    objects = yaml.safe_load((ROOT / "roles" / "gpu_dashboards" / "vars" / "main.yml").read_text())
-    assert {path.stem for path in dashboards.FILES.glob("*.json")} == set(NAMES)
-    assert objects["__gpu_dashboards_names"] == sorted(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -88,7 +83,7 @@ def test_panels_have_numbers_places_units_and_the_chosen_prometheus(name: str) -
 
     assert len(numbers) == len(set(numbers))
     assert len(cells) == len(set(cells))
-    assert max(x for x, _y in cells) < dashboards.COLUMNS
+    assert max(x for x, _y in cells) < COLUMNS
     for panel in panels(name):
         assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
         assert panel["description"].endswith(".")

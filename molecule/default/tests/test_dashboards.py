@@ -17,7 +17,7 @@ from waiting import eventually
 testinfra_hosts = ["ansible://kube_control_plane"]
 
 ROOT = Path(__file__).parents[3]
-WRITTEN = yaml.safe_load((ROOT / "tools" / "dashboards.yml").read_text())
+WRITTEN = yaml.safe_load((ROOT / "roles/gpu_dashboards/files/dashboards.yml").read_text())
 VARIABLES = {"node": "node1", "namespace": "gpu-workload", "autoscaler": "sample", "__range": "1h"}
 
 

@@ -1,29 +1,43 @@
-"""Writes the dashboards' JSON in the format of Grafana's editor, from dashboards.yml.
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Creates dashboards in the format of Grafana's editor, from those of roles/gpu_dashboards/files/dashboards.yml.
 
-`python tools/dashboards.py` writes it.
+That file has what differs between panels. Each dashboard becomes a ConfigMap, which Grafana's sidecar loads.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from itertools import count
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-ROOT = Path(__file__).parents[1]
-FILES = ROOT / "roles" / "gpu_dashboards" / "files"
-WRITTEN: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text())
+Object = dict[str, Any]
+Written = Mapping[str, Any]
 DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-PAGES = yaml.safe_load((ROOT / "galaxy.yml").read_text())["documentation"]
+PAGES = "https://github.com/kubegpu/autoscale/tree/main/docs"
 COLUMNS = 24
 HEIGHTS = {"stat": 4, "lights": 4}
 LIGHTS = {"0": ("well", "green"), "1": ("warning", "yellow"), "2": ("broken", "red")}
 
 
-def dashboard(name: str) -> dict[str, Any]:
-    written = WRITTEN[name]
+def config_maps(dashboards: Mapping[str, Written], metadata: Mapping[str, Any]) -> list[Object]:
+    """One per dashboard, by name. metadata: namespace, labels and annotations of all."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"kubegpu-dashboard-{name}", **metadata},
+            "data": {f"kubegpu-{name}.json": f"{_json(dashboard(name, dashboards[name]))}\n"},
+        }
+        for name in sorted(dashboards)
+    ]
+
+
+def _json(value: Object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def dashboard(name: str, written: Written) -> Object:
     return {
         "uid": f"kubegpu-{name}",
         "title": written["title"],
@@ -58,7 +72,7 @@ def dashboard(name: str) -> dict[str, Any]:
     }
 
 
-def _data_source() -> dict[str, Any]:
+def _data_source() -> Object:
     """The data source, by default Grafana's default Prometheus."""
     return {
         "name": "datasource",
@@ -73,7 +87,7 @@ def _data_source() -> dict[str, Any]:
     }
 
 
-def _variable(name: str, query: str) -> dict[str, Any]:
+def _variable(name: str, query: str) -> Object:
     return {
         "name": name,
         "label": name.capitalize(),
@@ -89,9 +103,10 @@ def _variable(name: str, query: str) -> dict[str, Any]:
     }
 
 
-def _panels(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _panels(rows: Sequence[Written]) -> list[Object]:
     """Each row from left to right, wrapped at the right edge."""
-    made, ids, x, y, height = [], count(1), 0, 0, 0
+    made: list[Object] = []
+    ids, x, y, height = count(1), 0, 0, 0
     for row in rows:
         y, x = y + height, 0
         place = {"h": 1, "w": COLUMNS, "x": 0, "y": y}
@@ -109,7 +124,7 @@ def _panels(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return made
 
 
-def _panel(panel: dict[str, Any], number: int, place: dict[str, int]) -> dict[str, Any]:
+def _panel(panel: Written, number: int, place: dict[str, int]) -> Object:
     kind = panel.get("type", "timeseries")
     is_now = kind in ("stat", "lights", "table")
     return {
@@ -136,7 +151,7 @@ def _panel(panel: dict[str, Any], number: int, place: dict[str, int]) -> dict[st
     }
 
 
-def _light(kind: str) -> dict[str, Any]:
+def _light(kind: str) -> Object:
     if kind not in ("lights", "state-timeline"):
         return {"min": 0} if kind == "timeseries" else {}
     shown = {value: {"text": text, "color": color, "index": int(value)} for value, (text, color) in LIGHTS.items()}
@@ -148,10 +163,10 @@ def _light(kind: str) -> dict[str, Any]:
     }
 
 
-def _options(kind: str) -> dict[str, Any]:
+def _options(kind: str) -> Object:
     now = {"reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}, "orientation": "auto"}
     legend = {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []}
-    return {
+    options: dict[str, Object] = {
         "timeseries": {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}},
         "stat": {**now, "colorMode": "none", "graphMode": "none", "justifyMode": "auto", "textMode": "value"},
         "lights": {
@@ -169,10 +184,5 @@ def _options(kind: str) -> dict[str, Any]:
             "rowHeight": 0.9,
         },
         "table": {"showHeader": True, "cellHeight": "sm", "frameIndex": 0},
-    }[kind]
-
-
-if __name__ == "__main__":
-    FILES.mkdir(exist_ok=True)
-    for name in WRITTEN:
-        (FILES / f"{name}.json").write_text(json.dumps(dashboard(name), indent=2, ensure_ascii=False) + "\n")
+    }
+    return options[kind]
