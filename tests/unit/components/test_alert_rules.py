@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.filter.alert_rules import alert_rules
@@ -47,7 +48,8 @@ def test_a_disabled_alert_that_does_not_exist_is_an_error() -> None:
 
 
 def test_a_dashboard_is_a_config_map() -> None:
-    [found] = dashboard_objects({"fleet": "{}"}, {"namespace": "monitoring", "labels": {"grafana_dashboard": "1"}})
+    written = {"title": "GPUs", "about": "All GPUs.", "rows": []}
+    [found] = dashboard_objects({"fleet": written}, {"namespace": "monitoring", "labels": {"grafana_dashboard": "1"}})
     assert found["metadata"]["name"] == "kubegpu-dashboard-fleet"
     assert found["metadata"]["labels"] == {"grafana_dashboard": "1"}
-    assert found["data"] == {"kubegpu-fleet.json": "{}"}
+    assert json.loads(found["data"]["kubegpu-fleet.json"])["title"] == "GPUs"
