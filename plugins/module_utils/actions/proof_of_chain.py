@@ -18,6 +18,7 @@ from ..cluster.kube import DEPLOYMENTS, HPAS, PODS, KubeClient
 from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError
 from ..hops import Hop
+from ..kube.labels import NAME_LABEL
 from ..kube.objects import Manifest, condition, is_ready, trouble
 from ..proof import manifests
 from ..proof.decision import pods_value, wanted_replicas
@@ -95,7 +96,7 @@ class ChainProof:
         """Wait for the pod. Raises: HopError if it is not ready in time."""
 
         def look() -> Sequence[Manifest]:
-            selector = f"{manifests.APP}={manifests.WORKLOAD}"
+            selector = f"{NAME_LABEL}={manifests.WORKLOAD}"
             return self._kube.list(PODS, namespace=self._options.namespace, label_selector=selector) or ()
 
         pods = wait_until(look, lambda pods: any(map(is_ready, pods)), Deadline(self._options.timeout_s), poll_s=LOOK_S)

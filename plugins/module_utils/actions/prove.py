@@ -22,7 +22,7 @@ from ..cluster.lease import Lease
 from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError
 from ..formats.times import timestamp
-from ..kube.labels import inventory_of, is_of, labels
+from ..kube.labels import NAME_LABEL, inventory_of, is_of, labels
 from ..kube.objects import Manifest, is_ready
 from ..proof import manifests
 from ..proof.basis import ClusterParts
@@ -279,7 +279,7 @@ def _lost_room(kube: KubeClient, options: manifests.Options) -> str:
     """What the workload's pod lacks, because every other pod may preempt it; empty if nothing."""
 
     def read() -> Sequence[Manifest]:
-        selector = f"{manifests.APP}={manifests.WORKLOAD}"
+        selector = f"{NAME_LABEL}={manifests.WORKLOAD}"
         return kube.list(PODS, namespace=options.namespace, label_selector=selector) or ()
 
     def is_decided(pods: Sequence[Manifest]) -> bool:

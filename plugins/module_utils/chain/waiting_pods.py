@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from ..kube.objects import Manifest, condition
+from ..kube.objects import Manifest, condition, phase
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def report(awaited: Awaited, pods: Sequence[Manifest], rejected: Sequence[Manife
     rejected: events with reason FailedCreate; empty if they may not be listed. They count only if no pod has a
     reason itself, because events of the last hour may be outdated.
     """
-    rejected = [] if any(_phase(pod) == "Pending" or _not_ready(pod) for pod in pods) else rejected
+    rejected = [] if any(phase(pod) == "Pending" or _not_ready(pod) for pod in pods) else rejected
     sentences = [
         f"{awaited.hop}: {awaited.seen}.",
         *(_of_pod(pod) for pod in pods),
@@ -48,10 +48,6 @@ def report(awaited: Awaited, pods: Sequence[Manifest], rejected: Sequence[Manife
     return " ".join(sentences)
 
 
-def _phase(pod: Manifest) -> str:
-    return str((pod.get("status") or {}).get("phase", "Unknown"))
-
-
 def _not_ready(pod: Manifest) -> list[Mapping[str, Any]]:
     """Statuses of its containers. Until the init containers have finished, the others report only PodInitializing."""
     status = pod.get("status") or {}
@@ -61,7 +57,7 @@ def _not_ready(pod: Manifest) -> list[Mapping[str, Any]]:
 
 def _of_pod(pod: Manifest) -> str:
     node = (pod.get("spec") or {}).get("nodeName") or "no node"
-    parts = [f"Pod {pod['metadata']['name']} on {node} is {_phase(pod)}", *map(_of_container, _not_ready(pod))]
+    parts = [f"Pod {pod['metadata']['name']} on {node} is {phase(pod)}", *map(_of_container, _not_ready(pod))]
     scheduled = condition(pod, "PodScheduled")
     if scheduled and scheduled.get("status") != "True" and scheduled.get("message"):
         parts.append(scheduled["message"].rstrip("."))

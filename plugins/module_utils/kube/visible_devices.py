@@ -10,7 +10,7 @@ from typing import Any
 
 from .capacity import gpus_per_pod
 from .known_components import EXPORTER, HOST_ENGINE, Container, plugin_container
-from .objects import Manifest, containers_of, environment, flag
+from .objects import Manifest, containers_of, environment, flag, phase
 
 VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 # What the toolkit takes for a privileged container.
@@ -74,7 +74,7 @@ def takes_gpus(pod: Manifest, *, has_default: bool) -> list[str]:
     """
     spec = pod["spec"]
     is_classed = "nvidia" in str(spec.get("runtimeClassName") or "")
-    if (pod.get("status") or {}).get("phase") != "Running" or not (is_classed or has_default):
+    if phase(pod) != "Running" or not (is_classed or has_default):
         return []
     may_be_of_image = is_classed and not gpus_per_pod(spec) and not spec.get("resourceClaims")
     containers = [*containers_of(pod), *(spec.get("ephemeralContainers") or ())]

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 from ..autoscaling.spec import ADAPTER, KEDA
 from ..kube.known_components import EXPORTER, OPERATOR_TOOLKIT, gives_gpus_by_dra, plugin_container
+from ..kube.labels import NAME_LABEL
 from ..kube.objects import Manifest, containers_of, labels_of
 
 Parts = TypeVar("Parts")
 Container = Mapping[str, Any]
 
-NAME_LABEL = "app.kubernetes.io/name"
 _CHART = "helm.sh/chart"
 # Set by GPU feature discovery.
 _DRIVER = "nvidia.com/cuda.driver-version.full"

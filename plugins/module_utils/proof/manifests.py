@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..autoscaling.spec import ADAPTER
-from ..kube.labels import marked
+from ..kube.labels import NAME_LABEL, marked
 from ..kube.objects import Manifest
 from ..kube.visible_devices import VARIABLE
 from .nodes import WHOLE, ProofNode
@@ -21,7 +21,6 @@ PRIORITY = "kubegpu-proof"
 # Below every workload, and below the cutoff of the cluster autoscaler (-10), so that no node is added.
 PRIORITY_VALUE = -1000
 HOSTNAME = "kubernetes.io/hostname"
-APP = "app.kubernetes.io/name"
 PORT = 8000
 # Target of the workload's autoscaler, percent of a GPU; its load keeps one busy all the time.
 TARGET_VALUE = 50
@@ -103,7 +102,7 @@ def _pod_on(options: Options, node: ProofNode, name: str, gpus: Mapping[str, int
         "tolerations": [{"operator": "Exists"}],
         "affinity": _affinity({"matchFields": [field]}),
     }
-    return {**_marked(options, "v1", "Pod", name, labels={APP: "cuda"}), "spec": spec}
+    return {**_marked(options, "v1", "Pod", name, labels={NAME_LABEL: "cuda"}), "spec": spec}
 
 
 def workload(options: Options, nodes: Sequence[ProofNode]) -> Manifest:
@@ -118,7 +117,7 @@ def workload(options: Options, nodes: Sequence[ProofNode]) -> Manifest:
         "tolerations": list(options.tolerations),
         "affinity": _affinity({"matchExpressions": [hosts]}),
     }
-    labels = {APP: WORKLOAD}
+    labels = {NAME_LABEL: WORKLOAD}
     template = {"metadata": {"labels": labels}, "spec": spec}
     made = _marked(options, "apps/v1", "Deployment", WORKLOAD, labels=labels)
     return {**made, "spec": {"selector": {"matchLabels": labels}, "template": template}}

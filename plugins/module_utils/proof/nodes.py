@@ -9,7 +9,7 @@ from typing import Any
 
 from ..chain.state.nodes import gpu_nodes as nodes_with_gpus
 from ..kube.capacity import gpus_of, gpus_per_pod
-from ..kube.objects import Manifest, condition, is_ready, labels_of, name_of
+from ..kube.objects import Manifest, condition, has_ended, is_ready, labels_of, name_of
 from ..kube.quantity import parse_quantity
 from ..server.fabric import COMPLETED
 from ..server.gpu_node import OURS
@@ -18,7 +18,6 @@ from .basis import NODE, ClusterParts, NodeParts, digest, known
 WHOLE = "nvidia.com/gpu"
 # Pods that share a GPU: set by GPU feature discovery, and by GKE.
 _REPLICAS = ("nvidia.com/gpu.replicas", "cloud.google.com/gke-max-shared-clients-per-gpu")
-_OVER = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ def proof_nodes(
     by_name = {server.node: server for server in servers}
     by_node: dict[str, list[Manifest]] = {}
     for pod in pods:
-        if (pod.get("status") or {}).get("phase") not in _OVER:
+        if not has_ended(pod):
             by_node.setdefault(pod["spec"].get("nodeName") or "", []).append(pod)
     named = [(node["metadata"]["name"], node) for node in nodes]
     found = [(node, _gpu_node(node, by_node.get(name, ()), by_name.get(name), cluster)) for name, node in named]

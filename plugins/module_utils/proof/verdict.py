@@ -11,7 +11,8 @@ from typing import Any
 from ..chain.waiting_pods import Awaited, report
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from ..kube.objects import Manifest, condition, statuses
+from ..kube.labels import NAME_LABEL
+from ..kube.objects import Manifest, condition, has_ended, statuses
 from . import manifests
 from .cuda import CudaRun, cuda_errors, missing_gpus, read, together, unfinished_fabric, unrequested_gpus
 from .due_proofs import Due, ProofPlan, in_use, may_count
@@ -20,7 +21,6 @@ from .record import DENIED, VISIBLE, Entry, Record
 
 # Nodes whose reasons an error gives.
 SHOWN_NODES = 3
-_ENDED = ("Succeeded", "Failed")
 # The scheduler's message for a full node.
 _NO_ROOM = re.compile(r"Insufficient [\w./-]*\w|Too many pods")
 
@@ -277,7 +277,7 @@ def _failed(
 def _not_started(node: ProofNode, pod: Manifest, events: Sequence[Manifest], options: manifests.Options) -> HopError:
     awaited = Awaited(
         options.namespace,
-        f"{manifests.APP}=cuda",
+        f"{NAME_LABEL}=cuda",
         hop=Hop.WORKLOAD,
         seen=f"the CUDA pod did not end within {options.timeout_s} s",
         fix="",
@@ -313,10 +313,6 @@ def _why_no_workload(nodes: Sequence[ProofNode]) -> str:
     if all(node.is_shared for node in nodes):
         return "every GPU is shared or split, so no pod can have a whole one"
     return "no GPU is free on a working node"
-
-
-def has_ended(pod: Manifest | None) -> bool:
-    return pod is not None and (pod.get("status") or {}).get("phase", "Unknown") in _ENDED
 
 
 def missing_room(pod: Manifest) -> str:

@@ -44,7 +44,7 @@ from ..hops import Hop
 from ..kube.capacity import gpus_per_pod
 from ..kube.known_components import ABOUT_GPUS
 from ..kube.labels import is_managed
-from ..kube.objects import POD_REJECTED, Key, Manifest, is_ready, key_of, pod_spec
+from ..kube.objects import Key, Manifest, has_ended, is_ready, key_of, pod_spec, was_rejected
 from ..proof.record import NAME, NAMESPACE, Entry, record_of
 from .history import read_history
 from .intervals import Intervals
@@ -397,14 +397,9 @@ def _is_about_gpus(autoscaler: Autoscaler, target: TargetState | None) -> bool:
 
 def _with_rejected_pods(seen: AutoscalerState, **more: Any) -> AutoscalerState:
     """Without pods that have ended, except for those that a kubelet rejected, which have a separate field."""
-    phases = [((pod.get("status") or {}).get("phase"), pod) for pod in seen.pods]
     return replace(
         seen,
-        pods=[pod for phase, pod in phases if phase not in ("Succeeded", "Failed")],
-        rejected_pods=[
-            pod
-            for phase, pod in phases
-            if phase == "Failed" and POD_REJECTED.fullmatch(pod["status"].get("reason") or "")
-        ],
+        pods=[pod for pod in seen.pods if not has_ended(pod)],
+        rejected_pods=[pod for pod in seen.pods if was_rejected(pod)],
         **more,
     )

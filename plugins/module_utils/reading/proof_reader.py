@@ -18,6 +18,7 @@ from ..cluster.kube import (
     Resource,
 )
 from ..kube.label_selectors import labels_match
+from ..kube.labels import NAME_LABEL
 from ..kube.objects import Manifest, labels_of
 from ..kube.resource_claims import devices_of, whole_gpus
 from ..proof import basis
@@ -25,7 +26,7 @@ from ..proof.nodes import GpuServer, ProofNode, proof_nodes
 from ..proof.record import NAME, NAMESPACE, Record, record_of
 from .reader import Listed, Reader
 
-_DEPLOYED = f"{basis.NAME_LABEL} in ({','.join(basis.DEPLOYMENTS)})"
+_DEPLOYED = f"{NAME_LABEL} in ({','.join(basis.DEPLOYMENTS)})"
 _ADMISSION = "admissionregistration.k8s.io/v1"
 POLICIES = Resource(_ADMISSION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies")
 POLICY_BINDINGS = Resource(_ADMISSION, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings")

@@ -29,6 +29,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube imp
     Resource,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import PrometheusClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import NAME_LABEL
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof import basis
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.manifests import Options
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof.nodes import GpuServer
@@ -41,7 +42,7 @@ SERVER = server(uuids=("GPU-1", "GPU-2"), toolkit="1.19.0", toolkit_config="0f1e
 
 
 def deployment(name: str) -> dict[str, Any]:
-    return workload(name, f"registry/{name}:v1", chart=f"{name}-1.0.0", labels={basis.NAME_LABEL: name})
+    return workload(name, f"registry/{name}:v1", chart=f"{name}-1.0.0", labels={NAME_LABEL: name})
 
 
 class FakeKube:

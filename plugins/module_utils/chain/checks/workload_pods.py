@@ -17,6 +17,7 @@ from ...kube.objects import (
     last_seen,
     made_s,
     name_of,
+    phase,
     trouble,
     unix,
     youngest,
@@ -368,7 +369,7 @@ def _is_pending(pod: Manifest) -> bool:
 
 def _is_unseen_by_schedulers(pod: Manifest) -> bool:
     """A running scheduler assigns a node to the pod, or reports the reason in a condition."""
-    is_waiting = (pod.get("status") or {}).get("phase") == "Pending" and not pod["spec"].get("nodeName")
+    is_waiting = phase(pod) == "Pending" and not pod["spec"].get("nodeName")
     return is_waiting and not condition(pod, "PodScheduled")
 
 

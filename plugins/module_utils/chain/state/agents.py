@@ -9,7 +9,7 @@ from functools import cached_property
 
 from ...kube.known_components import EXPORTER, plugin_container
 from ...kube.label_selectors import labels_match
-from ...kube.objects import Manifest, is_ready, labels_of, name_of
+from ...kube.objects import Manifest, is_ready, labels_of, name_of, phase
 from ...kube.visible_devices import got_by_variable
 
 
@@ -87,8 +87,4 @@ class Agents:
     @property
     def waiting_exporters(self) -> list[Manifest]:
         """Their scheduled pods without containers."""
-        return [
-            pod
-            for pod in self.exporter_pods
-            if pod["spec"].get("nodeName") and (pod.get("status") or {}).get("phase") == "Pending"
-        ]
+        return [pod for pod in self.exporter_pods if pod["spec"].get("nodeName") and phase(pod) == "Pending"]
