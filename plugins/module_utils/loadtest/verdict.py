@@ -114,7 +114,7 @@ def judge(run: Mapping[str, Any]) -> dict[str, Any]:
 
     run: `began_s`, Unix seconds; `shape` and `stages`, see shapes.py; `samples`, see watched.py; `budget_s`, worst
          reaction by the periods of the chain or None; `requests` as locustfile.py prints them, or none; `goals`,
-         see answers.py; `minimum` and `maximum` of the HPA's replicas, and its `behavior`.
+         see stage_results.py; `minimum` and `maximum` of the HPA's replicas, and its `behavior`.
     """
     seen, requests = figures(run), counts(run)
     problems = [*_problems(run, seen, requests), *goal_problems(run)]
