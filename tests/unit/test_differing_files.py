@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha1
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.differing_files import FilterModule
+from ansible_collections.kubegpu.autoscale.plugins.filter.roles import FilterModule
 
 differing_files = FilterModule().filters()["differing_files"]
 

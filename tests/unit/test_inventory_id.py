@@ -6,7 +6,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.inventory_id import inventory_id
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.identity import inventory_id
 
 USUAL = {
     "inventories/prod/hosts.yml": "prod",

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..errors import HopError
 from ..formats.x509 import digests
 from ..kube.labels import MANAGED_BY, MANAGER
+from ..kube.labels import inventory_id as as_id
 from ..kube.objects import Manifest
 from .errors import ApiError
 from .kube import CONFIG_MAPS, NAMESPACES, NODES, KubeClient
@@ -274,3 +275,11 @@ def _are_disjoint(one: frozenset[str], other: frozenset[str]) -> bool:
 def _cluster_text(name: str, uid: str, authorities: Iterable[str]) -> str:
     shown = ", ".join(digest[:SHOWN] for digest in sorted(authorities)) or "unknown"
     return f"cluster {name or '(no recorded name)'} (UID {uid or 'unknown'}, CA {shown})"
+
+
+def inventory_id(source: str) -> str:
+    """The ID of an inventory, as a valid label value: its folder, and its file unless that has a generic name."""
+    path = Path(source).absolute()
+    if path.is_dir() or path.stem in (*NO_INVENTORY_NAMES, path.parent.name):
+        return as_id((path if path.is_dir() else path.parent).name)
+    return as_id(f"{path.parent.name}-{path.stem}")

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..kube.gpu_labels import has_gpu_label
@@ -102,3 +102,30 @@ def _no_node(detected: Sequence[str], nodes: Sequence[Manifest]) -> str:
         " Nothing was changed. Next: join it to the cluster (playbook kubegpu.autoscale.cluster),"
         " or set kubernetes_node_name for the host to the name that its node has."
     )
+
+
+def gpu_node_labels(
+    nodes: Sequence[Mapping[str, Any]],
+    servers: Sequence[str] = (),
+    hostvars: Mapping[str, Any] | None = None,
+    drivers: Collection[str | None] = (),
+    pool: Mapping[str, Any] | None = None,
+    left_out: Collection[str] = (),
+) -> dict[str, Any]:
+    """The label changes of the servers' nodes, with the `owned` nodes that the role labelled.
+
+    servers: hosts. hostvars: variables and facts by host. drivers: kernel drivers of GPUs that the node itself uses;
+    another one passes a GPU to a virtual machine. left_out: servers that failed in this run, and may not be nodes.
+    """
+    known = hostvars or {}
+    found = [_server(host, known[host], drivers, host in left_out) for host in servers]
+    return {**asdict(label_changes(found, nodes, pool or {})), "owned": owned(nodes)}
+
+
+def _server(host: str, variables: Mapping[str, Any], drivers: Collection[str | None], is_left_out: bool) -> Server:
+    facts = variables.get("ansible_facts") or {}
+    name = node_name(host, variables)
+    if "gpu_facts" not in facts or is_left_out:
+        return Server(host, name, None)
+    gpus = facts["gpu_facts"].get("gpus") or ()
+    return Server(host, name, any(gpu["bound_driver"] in drivers for gpu in gpus))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..formats.mappings import merged
@@ -189,3 +189,30 @@ def _without_discovery(options: Sharing) -> Iterator[str]:
             " that GPU feature discovery labels nvidia.com/mps.capable. Nothing was changed."
             " Next: set nvidia_device_plugin_feature_discovery to true, or use time-slicing."
         )
+
+
+def plugin_pools(options: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """The plugin's configurations, the label changes of the nodes, and errors.
+
+    options: fields of Sharing, whose `replicas` may be text. nodes: of the cluster.
+    Raises: ValueError if a number of replicas is not a number.
+    """
+    try:
+        sharing = Sharing(**{**options, "replicas": int(options.get("replicas", 1))})
+        labels = labels_to_change(sharing, nodes)
+        return {
+            "configurations": configurations(sharing),
+            "chart_values": chart_values(sharing),
+            "faults": faults(sharing),
+            "labels": [asdict(label) for label in labels],
+            "conflict": conflict(labels),
+            "commands": [
+                f"kubectl label nodes --selector {selector(pool)} {CONFIG_LABEL}={pool['name']}"
+                for pool in sharing.pools
+            ],
+        }
+    except ValueError as err:
+        raise ValueError(
+            f"inventory -> device plugin: replicas have to be whole numbers ({err}). Nothing was changed."
+            " Next: set nvidia_device_plugin_sharing_replicas, or `replicas` of the pool, to 2 or more."
+        ) from err

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from hashlib import sha256
 from typing import Any
 
+from ..formats.plain import plain
 from ..kube.labels import PART_OF, labels
 from ..kube.objects import Manifest
+from .object_owners import kind_and_name, owned
 
 Object = dict[str, Any]
 NAME_LABEL = "app.kubernetes.io/name"
@@ -271,3 +273,49 @@ def _container(sample: Sample, call: Sequence[str], *, gpu: bool) -> Object:
 
 def _digest(value: Any) -> str:
     return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:_DIGEST_LENGTH]
+
+
+_OPTIONS = {field.name for field in fields(Sample)} - {"inventory", "scripts"}
+_TEXTS = ("queue", "request_ms", "load_gpus")
+
+
+def sample_workload(
+    options: Mapping[str, Any],
+    scripts: Mapping[str, str],
+    inventory: str,
+    found: Sequence[Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """What the role gpu_workload queries, checks, applies and removes.
+
+    options: of the role, typed. scripts: texts by file name. inventory: its ID.
+    found:   objects that the queries found; None if no cluster was queried.
+    """
+    it, is_present = _sample(options, scripts, inventory), options.get("state", "present") == "present"
+    desired = wanted(it) if is_present else []
+    seen = found or ()
+    in_namespace = [obj for obj in seen if obj["kind"] in API_VERSIONS]
+    sorted_out = owned(in_namespace, it.labels, list(map(kind_and_name, desired)))
+    checks = [obj for obj in sorted_out.found if obj["metadata"]["name"] == it.check_name]
+    return {
+        "queries": queries(it),
+        "refusals": list(refusals(it, sorted_out.foreign, found)) if is_present else [],
+        "base": base(it, seen),
+        "check": check(it),
+        "check_name": it.check_name,
+        "objects": objects(it),
+        "deployments": it.deployments,
+        "labels": it.labels,
+        "left": list(sorted_out.left),
+        "checked": checks[0] if checks else {},
+        "is_wanted": it.is_wanted,
+        "namespace_exists": any(obj["kind"] == "Namespace" for obj in seen),
+    }
+
+
+def _sample(options: Mapping[str, Any], scripts: Mapping[str, str], inventory: str) -> Sample:
+    given = {name: value for name, value in plain(options).items() if name in _OPTIONS}
+    read: dict[str, Any] = {
+        **{key: str(given[key]) for key in _TEXTS},
+        "node_selector": given["node_selector"] or {},
+    }
+    return Sample(**{**given, **read}, scripts=plain(scripts), inventory=str(inventory))

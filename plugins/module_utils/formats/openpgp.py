@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 _ARMOUR = re.compile(r"-----BEGIN PGP PUBLIC KEY BLOCK-----\n(.*?)-----END", re.DOTALL)
 _PUBLIC_KEY = 6
+_TRUNCATED = "not an OpenPGP key: it ends in the middle of a packet"
 
 
 def openpgp_fingerprints(armoured: str) -> list[str]:
@@ -41,10 +42,13 @@ def _dearmour(block: str) -> bytes:
 def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
     position = 0
     while position < len(data):
-        tag, start, length = _header(data, position)
+        try:
+            tag, start, length = _header(data, position)
+        except IndexError as err:
+            raise ValueError(_TRUNCATED) from err
         position = start + length
         if position > len(data):
-            raise ValueError("not an OpenPGP key: it ends in the middle of a packet")
+            raise ValueError(_TRUNCATED)
         yield tag, data[start:position]
 
 

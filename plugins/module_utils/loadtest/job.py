@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
+from ..formats.plain import plain
 from ..kube.labels import PART_OF, labels
 from ..kube.objects import Manifest, statuses
+from .request_schedule import load_plan, longest_s, sweep_plan
+from .shapes import from_dict
 
 CONTAINER = "load"
 # Seconds that a generator may take beyond its stages and its start. After them the Job ends, whether its controller
@@ -111,3 +116,34 @@ def exits(pods: Sequence[Manifest]) -> list[int]:
     """Exit codes of the generator's container. The Job continues while the proxy of a service mesh runs."""
     states = [status.get("state") or {} for pod in pods for status in statuses(pod) if status["name"] == CONTAINER]
     return [state["terminated"]["exitCode"] for state in states if "terminated" in state]
+
+
+def loadtest_objects(
+    generator: Mapping[str, Any], stages: Sequence[Mapping[str, Any]], owners: Sequence[Mapping[str, Any]] = ()
+) -> list[Manifest]:
+    """The Job that sends the load, and the Secret with its plan if it has an owner.
+
+    generator: fields of Generator; `plan` of Locust, empty for another generator; `sweep` of a search for a target.
+    stages:    as gpu_loadtest_stages returns them. owners: owner references of the Secret.
+    """
+    given, steps = plain(generator), [from_dict(stage) for stage in stages]
+    options, sweep = given.pop("plan", None), given.pop("sweep", None)
+    seconds = sum(step.seconds for step in steps)
+    files = dict(given["files"])
+    if options:
+        plan = searching(options, sweep) if sweep else load_plan(options, steps)
+        files["plan.json"] = json.dumps(plan)
+        seconds = ceil(longest_s(plan["sweep"])) if sweep else seconds
+    numbers = {"seconds": seconds, "start_timeout": int(given["start_timeout"])}
+    return manifests(Generator(**{**given, **numbers, "files": files}, owners=plain(owners)))
+
+
+def searching(options: Mapping[str, Any], sweep: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan of a search for a target. Numbers may be text, as the command line gives them."""
+    return sweep_plan(
+        options,
+        sweep["goals"],
+        settle_s=float(sweep["settle_s"]),
+        level_s=float(sweep["level_s"]),
+        users=[int(number) for number in sweep["users"]],
+    )

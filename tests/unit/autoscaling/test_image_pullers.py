@@ -6,7 +6,9 @@ import re
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.image_pullers import image_pullers
+from ansible_collections.kubegpu.autoscale.plugins.filter.roles import FilterModule
+
+image_pullers = FilterModule().filters()["image_pullers"]
 
 # Cut at 63 characters, the first two names end with a dash or a dot.
 DASH = "meta-llama-3-1-70b-instruct-awq-int4-eu-central-predictor"

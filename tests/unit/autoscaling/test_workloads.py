@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.autoscaled_workloads import autoscaled_workloads
+from ansible_collections.kubegpu.autoscale.plugins.filter.roles import autoscaled_workloads
 
 CHAT: dict[str, Any] = {"namespace": "ml", "target": {"name": "chat"}}
 ROLLOUT: dict[str, Any] = {"namespace": "web", "name": "front", "target": {"kind": "Rollout", "name": "shop"}}

@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.confirmation import FilterModule
+from ansible_collections.kubegpu.autoscale.plugins.filter.roles import FilterModule
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.confirmation import command
 
 confirmation = FilterModule().filters()["confirmation"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ansible_collections.kubegpu.autoscale.plugins.filter.alert_rules import alert_rules
-from ansible_collections.kubegpu.autoscale.plugins.filter.dashboard_objects import dashboard_objects
+from ansible_collections.kubegpu.autoscale.plugins.filter.roles import alert_rules, dashboard_objects
 
 HOT = {"alert": "GpuHot", "expr": "temperature > 90", "labels": {"severity": "warning"}}
 LOST = {"alert": "GpuLost", "expr": "absent(gpus)", "labels": {"severity": "error", "team": "ops"}}

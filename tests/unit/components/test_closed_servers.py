@@ -6,8 +6,8 @@ from itertools import product
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.closed_to import closed_to
-from ansible_collections.kubegpu.autoscale.plugins.filter.plugin_pools import plugin_pools
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.closed_servers import refusal as closed_to
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.plugin_pools import plugin_pools
 
 SERVERS = ("gpu1", "gpu2", "gpu3")
 CONTEXTS: list[tuple[dict[str, Any], bool]] = [

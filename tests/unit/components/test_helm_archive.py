@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.helm_archive import helm_archive
-from ansible_collections.kubegpu.autoscale.plugins.filter.helm_platform import helm_platform
+from ansible_collections.kubegpu.autoscale.plugins.filter.roles import helm_archive
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.helm import platform as helm_platform
 
 PINNED = {"version": "v3.21.4", "sha256": {"linux-amd64": "ab12", "darwin-arm64": "cd34"}}
 NEWER = {**PINNED, "version": "3.22.0"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.keda_dependents import keda_dependents
+from ansible_collections.kubegpu.autoscale.plugins.filter.roles import keda_dependents
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import marked
 
 LEAVING = {"deletionTimestamp": "2026-11-27T00:00:00Z"}

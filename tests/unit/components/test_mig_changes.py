@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.mig_changes import mig_changes
+from ansible_collections.kubegpu.autoscale.plugins.filter.roles import mig_changes
 
 CONFIG, STATE, STRATEGY = "nvidia.com/mig.config", "nvidia.com/mig.config.state", "nvidia.com/mig.strategy"
 BEFORE, CORDON = "kubegpu.autoscale/mig-before", "kubegpu.autoscale/cordoned-for-mig"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.gpu_operator_status import gpu_operator_status
+from ansible_collections.kubegpu.autoscale.plugins.filter.roles import gpu_operator_status
 
 PRESENT = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.errors import AnsibleFilterError
-from ansible_collections.kubegpu.autoscale.plugins.filter.plugin_pools import plugin_pools
-from ansible_collections.kubegpu.autoscale.plugins.filter.shares_gpus import shares_gpus
+from ansible_collections.kubegpu.autoscale.plugins.filter.roles import FilterModule
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.plugin_pools import plugin_pools
+
+shares_gpus = FilterModule().filters()["shares_gpus"]
 
 POOL = {"name": "dev", "nodes": {"pool": "dev"}}
 ADMIN = {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}
@@ -100,7 +101,7 @@ def test_what_fits_is_no_fault_and_replicas_have_to_be_numbers() -> None:
     assert (
         plugin_pools({"pools": [{**POOL, "sharing": "mps", "replicas": 2}], "feature_discovery": True})["faults"] == []
     )
-    with pytest.raises(AnsibleFilterError, match="whole numbers"):
+    with pytest.raises(ValueError, match="whole numbers"):
         plugin_pools({"sharing": "mps", "replicas": "many"})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.release_conflict import release_conflict
+from ansible_collections.kubegpu.autoscale.plugins.filter.roles import release_conflict
 
 CHART = {"release": "exporter", "namespace": "monitoring", "adopt": "dcgm_exporter_adopt"}
 THEIRS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.sample_workload import sample_workload
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.sample import sample_workload
 
 OPTIONS: dict[str, Any] = {
     "name": "sample",

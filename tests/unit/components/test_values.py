@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleFilterError
-from ansible_collections.kubegpu.autoscale.plugins.filter.chart_values import chart_values
+from ansible_collections.kubegpu.autoscale.plugins.filter.roles import chart_values
 
 A, B = {"key": "a"}, {"key": "b"}
 ENV = (("N", "1"), ("N", "2"), ("M", "3"), ("U", ""))
@@ -47,5 +46,5 @@ def test_nothing_given_leaves_the_list_of_the_role(given: Any) -> None:
 
 @pytest.mark.parametrize("given", ["--v=6", {"v": 6}])
 def test_what_is_no_list_is_rejected_with_its_path(given: Any) -> None:
-    with pytest.raises(AnsibleFilterError, match=r"chart values: a\.b is .* not a list\. Next: give a list"):
+    with pytest.raises(ValueError, match=r"chart values: a\.b is .* not a list\. Next: give a list"):
         chart_values({"a": {"b": []}}, {"a": {"b": given}}, {"a.b": "each"})

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.daemon_set_rollout import daemon_set_rollout
-from ansible_collections.kubegpu.autoscale.plugins.filter.gpu_offers import gpu_offers
-from ansible_collections.kubegpu.autoscale.plugins.filter.runtime_class_users import runtime_class_users
-from ansible_collections.kubegpu.autoscale.plugins.filter.server_gpu_facts import server_gpu_facts
+from ansible_collections.kubegpu.autoscale.plugins.filter.roles import (
+    daemon_set_rollout,
+    gpu_offers,
+    runtime_class_users,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.servers import server_gpu_facts
 
 
 def node(name: str = "n", ready: str = "True", **allocatable: str) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from driver_machines import B200, L4, V100, Machine, plan
 from jsonschema import Draft202012Validator
 
 examined_servers = import_module(
-    "ansible_collections.kubegpu.autoscale.plugins.filter.examined_servers"
+    "ansible_collections.kubegpu.autoscale.plugins.module_utils.components.servers"
 ).examined_servers
 
 SCHEMA = json.loads((ROOT / "docs" / "doctor" / "report.schema.json").read_text())

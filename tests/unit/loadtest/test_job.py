@@ -7,10 +7,10 @@ from base64 import b64decode
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.loadtest_exits import loadtest_exits
-from ansible_collections.kubegpu.autoscale.plugins.filter.loadtest_longest import loadtest_longest
-from ansible_collections.kubegpu.autoscale.plugins.filter.loadtest_objects import loadtest_objects
-from ansible_collections.kubegpu.autoscale.plugins.filter.short_name import short_name
+from ansible_collections.kubegpu.autoscale.plugins.filter.roles import loadtest_longest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.kube_names import short_name
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.job import exits as loadtest_exits
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.job import loadtest_objects
 
 GENERATOR: dict[str, Any] = {
     "name": "loadtest-chat",

@@ -7,9 +7,10 @@ space. Out: what is missing, which checks.py reports.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from ipaddress import ip_address, ip_network
+from typing import Any
 
 from ..driver.packages import SYSTEMS
 from ..survey.host import Host
@@ -155,3 +156,26 @@ def subnet_of(address: str, prefix: str) -> str:
 
 def _in_url(address: str) -> str:
     return f"[{address}]" if ip_address(address).version == 6 else address
+
+
+def server_addresses(servers: Sequence[str], hostvars: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Fields of the Address of each host that has one. hostvars: variables and facts by host."""
+    found = {host: _address(hostvars[host]) for host in servers}
+    return {host: asdict(address) for host, address in found.items() if address.address}
+
+
+def _address(variables: Mapping[str, Any]) -> Address:
+    facts = variables.get("ansible_facts") or {}
+    wanted = str(variables.get("kubernetes_node_ip") or "").split(",", maxsplit=1)[0].strip()
+    address = wanted or (facts.get("default_ipv4") or {}).get("address") or ""
+    known = (variables.get("_common_server") or {}).get("result") or {}
+    row = next((row for row in _rows(facts) if row.get("address") == address), {})
+    subnet = subnet_of(address, str(row.get("prefix") or row.get("netmask") or ""))
+    return Address(address, subnet, bool(known.get("clusters")))
+
+
+def _rows(facts: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Addresses of all interfaces. A fact has the name of its interface with an underscore for each dash."""
+    for interface in facts.get("interfaces") or ():
+        details = facts.get(str(interface).replace("-", "_")) or {}
+        yield from (row for row in (details.get("ipv4"), *(details.get("ipv4_secondaries") or ())) if row)

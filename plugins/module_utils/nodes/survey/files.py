@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha1
 from typing import Any
@@ -58,3 +58,9 @@ class Found:
 def slurped(result: Mapping[str, Any] | None) -> str:
     """Content of a file from ansible.builtin.slurp; empty if it was not read."""
     return b64decode((result or {}).get("content") or "").decode(errors="replace")
+
+
+def differing_files(wanted: Iterable[Mapping[str, Any]], found: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Wanted files (`path`, `content`, `mode`) that are missing or differ. found: entries of the module find."""
+    seen = Found({entry["path"]: entry for entry in found})
+    return [file for file in wanted if not seen.is_as_wanted(WantedFile(file["path"], file["content"], file["mode"]))]

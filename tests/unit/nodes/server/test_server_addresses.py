@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.server_addresses import server_addresses
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server.decisions import server_addresses
 
 FACTS = {
     "default_ipv4": {"address": "10.0.1.7", "interface": "eth0"},

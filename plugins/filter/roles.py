@@ -1,0 +1,231 @@
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
+"""Filters that only the roles of this collection call, in variables and in conditions of tasks.
+
+Each one is a function of module_utils, or calls one with the values of a template. It is documented there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from itertools import chain
+from typing import Any
+
+from ansible import context
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.image_pullers import image_pullers
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.kube_names import short_name
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.workloads import proof_targets, workloads
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.waiting_pods import Awaited, report
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster import confirmation as confirmations
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.identity import inventory_id
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components import (
+    alerts,
+    gpu_nodes,
+    helm,
+    keda,
+    mig,
+    stack,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components import gpu_operator as operator
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.chart_values import merged_values
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.closed_servers import refusal
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.dashboards import config_maps
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.node_labels import gpu_node_labels
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.plugin_pools import (
+    Sharing,
+    plugin_pools,
+    shares_gpus,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.receivers import alertmanager_values
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.releases import Release, conflict
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.sample import sample_workload
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.servers import (
+    examined_servers,
+    server_gpu_facts,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.openpgp import openpgp_fingerprints
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.x509 import not_after
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.job import exits, loadtest_objects
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.request_schedule import longest_s
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server.decisions import server_addresses
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.files import differing_files
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.run_summary import Run, lines
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import redacted, secrets_in
+
+Object = Mapping[str, Any]
+
+
+def alert_rules(files: Object, options: Object, metadata: Object) -> dict[str, Any]:
+    """`objects`, and an error `refused` if a disabled alert does not exist."""
+    given = alerts.AlertOptions(**plain(options))
+    return {"objects": alerts.alert_rules(files, given, metadata), "refused": alerts.unknown_alert(files, given)}
+
+
+def autoscaled_workloads(
+    autoscalers: Sequence[Object], found: Sequence[Sequence[Any]] = (), orphans: Sequence[Object] = ()
+) -> dict[str, Any]:
+    """The fields of Workloads as lists, and the targets `to_prove`. orphans: HPAs whose workload does not exist."""
+    sorted_out = workloads(autoscalers, found)
+    lists = {key: list(rows) for key, rows in vars(sorted_out).items()}
+    return {**lists, "to_prove": proof_targets(sorted_out.wanted, orphans)}
+
+
+def certificate_end(text: str) -> datetime:
+    """Raises: ValueError if it is not a certificate."""
+    return not_after(text).replace(tzinfo=None)  # as Ansible's `now` returns it
+
+
+def chart_values(own: Object, given: Object | None = None, lists: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Raises: ValueError if a value for one of the lists is not a list."""
+    return merged_values(own, given, lists or {})
+
+
+def confirmation(request: Object, given: str = "") -> dict[str, str]:
+    """`cluster` and `prompt` of a removal, and `refused` if it is not confirmed. Raises: ValueError."""
+    try:
+        removal = confirmations.Removal.of(request)
+    except (AttributeError, KeyError, TypeError) as err:
+        raise ValueError(f"confirmation: a removal needs `what` and lists of names: {err}") from err
+    confirming = _confirming(removal, request.get("settings") or {})
+    return {
+        "cluster": removal.cluster,
+        "prompt": confirmations.prompt(removal),
+        "refused": confirmations.refusal(removal, str(given or ""), confirming),
+    }
+
+
+def _confirming(removal: confirmations.Removal, settings: Object) -> str:
+    """The command of this run, without values that the user did not type."""
+    given = context.CLIARGS
+    return confirmations.command(
+        [str(name) for name in given.get("args") or ()],
+        [str(name) for name in given.get("inventory") or ()],
+        str(given.get("subset") or ""),
+        settings,
+        removal.cluster,
+    )
+
+
+def daemon_set_rollout(daemon_sets: Sequence[dict[str, Any]], nodes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return asdict(gpu_nodes.rollout(daemon_sets, nodes))
+
+
+def dashboard_objects(dashboards: Object, metadata: Object) -> list[dict[str, Any]]:
+    return config_maps(plain(dashboards), metadata)
+
+
+def gpu_offers(nodes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    found = gpu_nodes.offers(nodes)
+    return {"ready": list(found.ready), "waiting": list(found.waiting), "shown": found.shown}
+
+
+def gpu_operator_status(objects: Sequence[Sequence[Object]]) -> dict[str, Any]:
+    """objects: ClusterPolicies, the DaemonSet of the validators, and GPU nodes."""
+    status = operator.operator_status(*objects)
+    return {**asdict(status), "ready": status.ready}
+
+
+def grafana_values(options: Object) -> dict[str, Any]:
+    return stack.grafana_values(plain(options))
+
+
+def helm_archive(pin: Object, pinned: Object, platform: str, mirror: str = "") -> dict[str, str]:
+    return asdict(helm.archive(pin, pinned, platform, mirror))
+
+
+def keda_dependents(
+    objects: Sequence[Sequence[Object]], context: str, inventory: str, preview: bool = False
+) -> dict[str, Any]:
+    """`error` that prevents the removal; `leaving` while everything that depends on KEDA is being deleted."""
+    found = keda.dependents([*chain.from_iterable(objects)], inventory, preview=preview)
+    return {"leaving": bool(found.leaving) and not found.staying, "error": found.error(context)}
+
+
+def loadtest_longest(sweep: Object) -> float:
+    return longest_s(plain(sweep))
+
+
+def mig_changes(nodes: Sequence[dict[str, Any]], request: Object) -> dict[str, Any]:
+    wanted = mig.Request(**plain(request))
+    changes = [asdict(change) for change in mig.changes(wanted, nodes)]
+    return {"changes": changes, "refusals": mig.refusals(wanted, nodes)}
+
+
+def pods_not_ready(awaited: Object, pods: Sequence[dict[str, Any]], events: Sequence[dict[str, Any]] = ()) -> str:
+    """awaited: fields of Awaited."""
+    given = {key: value for key, value in awaited.items() if value is not None}
+    words = {key: " ".join(str(given[key]).split()) for key in ("hop", "seen", "fix")}
+    return report(Awaited(**{**given, **words}), pods, events)
+
+
+def release_conflict(seen: Object, chart: Object, adopt: bool = False) -> str:
+    """seen: result of chart_release. chart: `release`, `namespace`, and `adopt`, the variable that allows adoption."""
+    known = {key: seen[key] for key in ("status", "chart", "owned", "made_by", "begun", "changes")}
+    release = Release(chart["release"], chart["namespace"], **known, option=chart.get("adopt") or "")
+    return conflict(release, adopt=boolean(adopt))
+
+
+def run_summary(run: Object) -> list[str]:
+    return lines(Run(**run))
+
+
+def runtime_class_users(
+    daemon_sets: Sequence[dict[str, Any]], runtime_class: str, others_only: bool = False
+) -> list[str]:
+    return gpu_nodes.runtime_class_users(daemon_sets, runtime_class, others_only=others_only)
+
+
+def secret_paths(value: Any) -> list[str]:
+    return list(dict.fromkeys(secret.path for secret in secrets_in(value)))
+
+
+def stack_faults(options: Object) -> list[str]:
+    return stack.stack_faults(stack.StackOptions(**options))
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "alert_rules": alert_rules,
+            "alertmanager_values": alertmanager_values,
+            "autoscaled_workloads": autoscaled_workloads,
+            "certificate_end": certificate_end,
+            "chart_values": chart_values,
+            "closed_to": refusal,
+            "confirmation": confirmation,
+            "daemon_set_rollout": daemon_set_rollout,
+            "dashboard_objects": dashboard_objects,
+            "differing_files": differing_files,
+            "examined_servers": examined_servers,
+            "gpu_node_labels": gpu_node_labels,
+            "gpu_nodes": gpu_nodes.gpu_nodes,
+            "gpu_offers": gpu_offers,
+            "gpu_operator_status": gpu_operator_status,
+            "grafana_values": grafana_values,
+            "helm_archive": helm_archive,
+            "helm_platform": helm.platform,
+            "image_pullers": lambda *given: list(image_pullers(*given)),
+            "inventory_id": inventory_id,
+            "keda_dependents": keda_dependents,
+            "loadtest_exits": exits,
+            "loadtest_longest": loadtest_longest,
+            "loadtest_objects": loadtest_objects,
+            "mig_changes": mig_changes,
+            "openpgp_fingerprints": openpgp_fingerprints,
+            "plugin_pools": plugin_pools,
+            "pods_not_ready": pods_not_ready,
+            "redacted": redacted,
+            "release_conflict": release_conflict,
+            "run_summary": run_summary,
+            "runtime_class_users": runtime_class_users,
+            "sample_workload": sample_workload,
+            "secret_paths": secret_paths,
+            "server_addresses": server_addresses,
+            "server_gpu_facts": server_gpu_facts,
+            "shares_gpus": lambda pools, sharing="none": shares_gpus(Sharing(sharing=sharing, pools=pools)),
+            "short_name": lambda name: short_name(str(name)),
+            "stack_faults": stack_faults,
+        }
