@@ -53,7 +53,7 @@ options:
         type: dict
         required: true
   servers:
-    description: Servers of the inventory, as the filter P(kubegpu.autoscale.examined_servers#filter) returns them.
+    description: Servers of the inventory, as the role P(kubegpu.autoscale.gpu_doctor#role) examines them.
     type: list
     elements: dict
     default: []
