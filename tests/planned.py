@@ -8,8 +8,8 @@ from hashlib import sha1
 from typing import Any
 
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.action.plan import PLANS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.diagnosis.check import Check
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.plans import PLANS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.host import Host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.role_plan import Plan, options_of, variables_of
 from collection import ROOT
@@ -22,7 +22,7 @@ CONTAINERD_PATHS = yaml.safe_load((ROOT / "roles" / "containerd" / "vars" / "mai
 ]
 
 
-def plan_of(name: str, survey: Mapping[str, Any], host: Host = HOST, **options: Any) -> dict[str, Any]:
+def plan_of(name: str, survey: Mapping[str, Any], /, host: Host = HOST, **options: Any) -> dict[str, Any]:
     """Plan of a role, or `role.subject`, with options typed as the action plugin does it."""
     plan = PLANS[name]
     typed = typed_options(plan, name.partition(".")[0], **options)
@@ -30,7 +30,7 @@ def plan_of(name: str, survey: Mapping[str, Any], host: Host = HOST, **options: 
     return result
 
 
-def typed_options(plan: Plan, role: str, **options: Any) -> list[Any]:
+def typed_options(plan: Plan, role: str, /, **options: Any) -> list[Any]:
     """options: by the name of the field or of the variable; others have the defaults of the specification."""
     fields = {field: variable for kind in plan.options for field, variable in variables_of(kind, role).items()}
     given = {"kubegpu_versions": versions(), **{fields.get(name, name): value for name, value in options.items()}}

@@ -40,7 +40,6 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.plugi
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.receivers import alertmanager_values
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.releases import Release, conflict
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.sample import sample_workload
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.servers import (
     examined_servers,
     server_gpu_facts,
@@ -221,7 +220,6 @@ class FilterModule:
             "release_conflict": release_conflict,
             "run_summary": run_summary,
             "runtime_class_users": runtime_class_users,
-            "sample_workload": sample_workload,
             "secret_paths": secret_paths,
             "server_addresses": server_addresses,
             "server_gpu_facts": server_gpu_facts,

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from collection import ROOT
 from jsonschema import Draft7Validator, Draft202012Validator
+from planned import plan_of
 from recorded_schemas import of_kind, of_tool
 from role_values import RoleValues
 
@@ -92,9 +93,9 @@ def test_the_load_balancer_s_controller_knows_each_annotation() -> None:
 
 def test_the_ingress_leads_to_the_sample() -> None:
     [path] = ingress()["spec"]["rules"][0]["http"]["paths"]
-    told = {"role_path": str(ROOT / "roles" / "gpu_workload")}
-    role = RoleValues("gpu_workload", {"gpu_workload_service": True}, told)
-    [service] = [made for made in role["__gpu_workload_sample"]["objects"] if made["kind"] == "Service"]
+    given = {"inventory_id": "prod", "image": "x", "runtime_class": ""}
+    plan = plan_of("gpu_workload", {"scripts": {}, "found": None}, service=True, **given)
+    [service] = [made for made in plan["objects"] if made["kind"] == "Service"]
     [port] = service["spec"]["ports"]
     assert ingress()["metadata"]["namespace"] == service["metadata"]["namespace"]
     assert path["backend"]["service"] == {"name": service["metadata"]["name"], "port": {"name": port["name"]}}

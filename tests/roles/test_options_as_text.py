@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -91,12 +90,6 @@ PLANNED = {
     for kind in plan.options
     for variable in variables_of(kind, name.partition(".")[0]).values()
 }
-# Their options get their types from the lookup plugin role_options: see tests/unit/test_role_options.py.
-TYPED = [
-    role
-    for path in ROLES.glob("*/vars/main.yml")
-    for role in re.findall(r"lookup\('kubegpu.autoscale.role_options', '(\w+)'\)", path.read_text())
-]
 # One file of `_common` reads those of all charts by their names.
 ADOPT = [name for name in options("bool") if name.endswith("_adopt")]
 
@@ -104,7 +97,7 @@ ADOPT = [name for name in options("bool") if name.endswith("_adopt")]
 @pytest.mark.parametrize("name", [name for name in options("bool") if name not in ADOPT])
 def test_a_switch_is_read_as_one(name: str) -> None:
     places = list(reads(name))
-    assert places or name in PLANNED or any(name.startswith(f"{role}_") for role in TYPED)
+    assert places or name in PLANNED
     assert [str(path.relative_to(ROOT)) for path, way in places if "bool" not in filters(way)] == []
 
 
@@ -118,7 +111,7 @@ def test_a_number_is_counted_with_as_one(name: str) -> None:
 def test_a_relative_path_begins_where_the_command_was_given(name: str) -> None:
     """Modules begin in the folder of the playbook, which is the collection's."""
     places = list(reads(name))
-    assert places or name in PLANNED or any(name.startswith(f"{role}_") for role in TYPED)
+    assert places or name in PLANNED
     assert [str(path.relative_to(ROOT)) for path, way in places if "realpath" not in filters(way)] == []
 
 

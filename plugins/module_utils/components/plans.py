@@ -4,5 +4,8 @@
 from __future__ import annotations
 
 from ..role_plan import Plan
+from .sample import SampleOptions, sample_plan
 
-PLANS: dict[str, Plan] = {}
+PLANS: dict[str, Plan] = {
+    "gpu_workload": Plan(sample_plan, (SampleOptions,)),
+}

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from ..formats.plain import plain
 from ..kube.labels import PART_OF, labels
 from ..kube.objects import Manifest
 from .object_owners import kind_and_name, owned
@@ -21,14 +20,14 @@ _DIGEST_LENGTH = 10
 
 
 @dataclass(frozen=True)
-class Sample:
-    """Options of the role gpu_workload, and the texts of its scripts by file name."""
+class SampleOptions:
+    """Options of the role gpu_workload."""
 
+    state: str
     name: str
     namespace: str
-    inventory: str
+    inventory_id: str
     image: str
-    scripts: Mapping[str, str]
     runtime_class: str
     node_selector: Mapping[str, str]
     tolerations: Sequence[Mapping[str, Any]]
@@ -38,13 +37,20 @@ class Sample:
     monitor: bool
     monitor_labels: Mapping[str, str]
     scrape_interval: int
-    queue: str
-    request_ms: str
-    load_gpus: str
+    queue: int
+    request_ms: float
+    load_gpus: float
+
+
+@dataclass(frozen=True)
+class Sample(SampleOptions):
+    """The sample of an inventory. scripts: texts by file name."""
+
+    scripts: Mapping[str, str]
 
     @property
     def labels(self) -> dict[str, str]:
-        return {**labels(self.inventory), PART_OF: self.name}
+        return {**labels(self.inventory_id), PART_OF: self.name}
 
     @property
     def scripts_name(self) -> str:
@@ -187,7 +193,7 @@ def _service(sample: Sample) -> list[Object]:
 
 
 def _load(sample: Sample) -> list[Object]:
-    arguments = [f"http://{sample.name}", "--cost-ms", sample.request_ms, "--gpus", sample.load_gpus]
+    arguments: list[str | float] = [f"http://{sample.name}", "--cost-ms", sample.request_ms, "--gpus", sample.load_gpus]
     container = {
         "name": "load",
         **_container(sample, ["load.py", *arguments], gpu=False),
@@ -220,7 +226,7 @@ def _monitor(sample: Sample) -> Object:
 
 
 def _namespace(sample: Sample) -> Object:
-    secured = {**labels(sample.inventory), "pod-security.kubernetes.io/enforce": "restricted"}
+    secured = {**labels(sample.inventory_id), "pod-security.kubernetes.io/enforce": "restricted"}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": sample.namespace, "labels": secured}}
 
 
@@ -253,14 +259,14 @@ def _pod(sample: Sample, *, gpu: bool) -> Object:
     }
 
 
-def _container(sample: Sample, call: Sequence[str], *, gpu: bool) -> Object:
+def _container(sample: Sample, call: Sequence[str | float], *, gpu: bool) -> Object:
     """call: a script and its arguments."""
     script, *arguments = call
     gpus = {"nvidia.com/gpu": 1} if gpu else {}
     return {
         "image": sample.image,
         "command": ["python3", "-B", f"/scripts/{script}"],
-        "args": arguments,
+        "args": [str(argument) for argument in arguments],
         "volumeMounts": [{"name": _SCRIPTS, "mountPath": "/scripts", "readOnly": True}],
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi", **gpus}},
         "securityContext": {
@@ -275,22 +281,13 @@ def _digest(value: Any) -> str:
     return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:_DIGEST_LENGTH]
 
 
-_OPTIONS = {field.name for field in fields(Sample)} - {"inventory", "scripts"}
-_TEXTS = ("queue", "request_ms", "load_gpus")
+def sample_plan(options: SampleOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
+    """What the role queries, checks, applies and removes.
 
-
-def sample_workload(
-    options: Mapping[str, Any],
-    scripts: Mapping[str, str],
-    inventory: str,
-    found: Sequence[Mapping[str, Any]] | None = None,
-) -> dict[str, Any]:
-    """What the role gpu_workload queries, checks, applies and removes.
-
-    options: of the role, typed. scripts: texts by file name. inventory: its ID.
-    found:   objects that the queries found; None if no cluster was queried.
+    survey: `scripts`, texts by file name, and `found`, objects that the `queries` found; None before they ran.
     """
-    it, is_present = _sample(options, scripts, inventory), options.get("state", "present") == "present"
+    it, is_present = Sample(**vars(options), scripts=survey["scripts"]), options.state == "present"
+    found: Sequence[Manifest] | None = survey["found"]
     desired = wanted(it) if is_present else []
     seen = found or ()
     in_namespace = [obj for obj in seen if obj["kind"] in API_VERSIONS]
@@ -298,7 +295,7 @@ def sample_workload(
     checks = [obj for obj in sorted_out.found if obj["metadata"]["name"] == it.check_name]
     return {
         "queries": queries(it),
-        "refusals": list(refusals(it, sorted_out.foreign, found)) if is_present else [],
+        "refused": list(refusals(it, sorted_out.foreign, found)) if is_present else [],
         "base": base(it, seen),
         "check": check(it),
         "check_name": it.check_name,
@@ -310,12 +307,3 @@ def sample_workload(
         "is_wanted": it.is_wanted,
         "namespace_exists": any(obj["kind"] == "Namespace" for obj in seen),
     }
-
-
-def _sample(options: Mapping[str, Any], scripts: Mapping[str, str], inventory: str) -> Sample:
-    given = {name: value for name, value in plain(options).items() if name in _OPTIONS}
-    read: dict[str, Any] = {
-        **{key: str(given[key]) for key in _TEXTS},
-        "node_selector": given["node_selector"] or {},
-    }
-    return Sample(**{**given, **read}, scripts=plain(scripts), inventory=str(inventory))

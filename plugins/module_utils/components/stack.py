@@ -123,7 +123,7 @@ def is_overfull(kept: str, volume: str) -> bool:
 
 
 def grafana_values(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of Grafana's chart, from the typed options of the role prometheus_stack."""
+    """Values of Grafana's chart, from options of the role prometheus_stack."""
     if not options["grafana"]:
         return {"enabled": False}
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.sample import sample_workload
+from planned import plan_of
 
 OPTIONS: dict[str, Any] = {
     "name": "sample",
@@ -27,8 +27,11 @@ NAMESPACE = {"kind": "Namespace", "metadata": {"name": "gpus"}}
 
 
 def sample(found: Any = None, state: str = "present", **options: Any) -> dict[str, Any]:
-    made: dict[str, Any] = sample_workload(OPTIONS | options | {"state": state}, SCRIPTS, "prod", found)
-    return made
+    return planned(SCRIPTS, found, **options, state=state)
+
+
+def planned(scripts: dict[str, str], found: Any = None, **options: Any) -> dict[str, Any]:
+    return plan_of("gpu_workload", {"scripts": scripts, "found": found}, **OPTIONS | options, inventory_id="prod")
 
 
 def names(objects: list[dict[str, Any]]) -> list[str]:
@@ -87,7 +90,7 @@ def test_the_namespace_belongs_to_whoever_made_it() -> None:
 
 def test_another_script_or_image_is_another_check() -> None:
     first, again = sample(**ALL), sample(**ALL)
-    other = sample_workload(OPTIONS | ALL, {**SCRIPTS, "vector_add.py": "more()"}, "prod")
+    other = planned({**SCRIPTS, "vector_add.py": "more()"}, **ALL)
     image = sample(**ALL, image="python:4")
 
     assert first["check_name"] == again["check_name"]
@@ -112,11 +115,11 @@ def test_objects_of_others_are_in_the_way() -> None:
     theirs = {"kind": "Service", "metadata": {"name": "sample"}}
     found = sample([NAMESPACE, theirs], service=True)
     assert found["left"] == []
-    assert found["refusals"] == [
+    assert found["refused"] == [
         "sample -> cluster: Service sample in namespace gpus was not created by this collection. Nothing was changed."
         " Next: set gpu_workload_namespace or gpu_workload_name to another name."
     ]
-    assert sample([NAMESPACE, theirs], "absent", service=True)["refusals"] == []
+    assert sample([NAMESPACE, theirs], "absent", service=True)["refused"] == []
 
 
 CRD = {"kind": "CustomResourceDefinition", "metadata": {"name": "podmonitors.monitoring.coreos.com"}}
@@ -132,7 +135,7 @@ CRD = {"kind": "CustomResourceDefinition", "metadata": {"name": "podmonitors.mon
     ids=["no operator", "served", "no cluster"],
 )
 def test_what_nobody_reads_is_an_error(options: dict[str, Any], found: Any, words: str) -> None:
-    refusals = sample(found, service=True, **options)["refusals"]
+    refusals = sample(found, service=True, **options)["refused"]
     assert [words in said for said in refusals] == ([True] if words else [])
 
 
