@@ -20,14 +20,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.work
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.waiting_pods import Awaited, report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster import confirmation as confirmations
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.identity import inventory_id
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.components import (
-    alerts,
-    gpu_nodes,
-    helm,
-    keda,
-    mig,
-    stack,
-)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components import gpu_nodes, helm, keda, stack
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components import gpu_operator as operator
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.chart_values import merged_values
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.closed_servers import refusal
@@ -55,12 +48,6 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.run_summa
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import redacted, secrets_in
 
 Object = Mapping[str, Any]
-
-
-def alert_rules(files: Object, options: Object, metadata: Object) -> dict[str, Any]:
-    """`objects`, and an error `refused` if a disabled alert does not exist."""
-    given = alerts.AlertOptions(**plain(options))
-    return {"objects": alerts.alert_rules(files, given, metadata), "refused": alerts.unknown_alert(files, given)}
 
 
 def autoscaled_workloads(
@@ -147,12 +134,6 @@ def loadtest_longest(sweep: Object) -> float:
     return longest_s(plain(sweep))
 
 
-def mig_changes(nodes: Sequence[dict[str, Any]], request: Object) -> dict[str, Any]:
-    wanted = mig.Request(**plain(request))
-    changes = [asdict(change) for change in mig.changes(wanted, nodes)]
-    return {"changes": changes, "refusals": mig.refusals(wanted, nodes)}
-
-
 def pods_not_ready(awaited: Object, pods: Sequence[dict[str, Any]], events: Sequence[dict[str, Any]] = ()) -> str:
     """awaited: fields of Awaited."""
     given = {key: value for key, value in awaited.items() if value is not None}
@@ -181,14 +162,9 @@ def secret_paths(value: Any) -> list[str]:
     return list(dict.fromkeys(secret.path for secret in secrets_in(value)))
 
 
-def stack_faults(options: Object) -> list[str]:
-    return stack.stack_faults(stack.StackOptions(**options))
-
-
 class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
-            "alert_rules": alert_rules,
             "alertmanager_values": alertmanager_values,
             "autoscaled_workloads": autoscaled_workloads,
             "certificate_end": certificate_end,
@@ -212,7 +188,6 @@ class FilterModule:
             "loadtest_exits": exits,
             "loadtest_longest": loadtest_longest,
             "loadtest_objects": loadtest_objects,
-            "mig_changes": mig_changes,
             "openpgp_fingerprints": openpgp_fingerprints,
             "plugin_pools": plugin_pools,
             "pods_not_ready": pods_not_ready,
@@ -225,5 +200,4 @@ class FilterModule:
             "server_gpu_facts": server_gpu_facts,
             "shares_gpus": lambda pools, sharing="none": shares_gpus(Sharing(sharing=sharing, pools=pools)),
             "short_name": lambda name: short_name(str(name)),
-            "stack_faults": stack_faults,
         }

@@ -156,7 +156,6 @@ def test_receivers_without_a_value_are_named_as_what_is_wrong() -> None:
 
 
 LISTS = {
-    "gpu_alerts_disabled": ("gpu_alerts", "__gpu_alerts_left_out", ["GpuHot", "GpuXidError"]),
     "gitops_roles": ("gitops", "__gitops_roles", ["gpu_alerts", "gpu_dashboards"]),
 }
 

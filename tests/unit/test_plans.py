@@ -58,7 +58,7 @@ def test_a_text_has_the_type_of_its_option(role: str, kind: type[Any], field: st
         return
     annotated, text, value = TEXTS[spec["type"]]
     if "options" in spec or spec.get("elements") == "dict":  # no text, but YAML
-        text, value = ({}, {}) if annotated is Mapping else ([{}], ({},))
+        text, value = ({}, {}) if annotated is Mapping else ([], ())
     given = spec.get("choices", [text])[0]
     wanted = value if given == text else (given,) if annotated is tuple else given
     hint = get_type_hints(kind)[field]

@@ -12,10 +12,12 @@ Group = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class AlertOptions:
-    """Options of the role gpu_alerts: names of disabled alerts, and labels for the others."""
+    """Options of the role gpu_alerts: names of disabled alerts, labels for the others, and metadata of the objects."""
 
-    disabled: Sequence[str] = ()
-    labels: Mapping[str, str] | None = None
+    disabled: Sequence[str]
+    labels: Mapping[str, str]
+    namespace: str
+    rule_labels: Mapping[str, str]
 
 
 def alert_names(files: Mapping[str, Group]) -> list[str]:
@@ -23,20 +25,26 @@ def alert_names(files: Mapping[str, Group]) -> list[str]:
     return [rule["alert"] for rule in rules if "alert" in rule]
 
 
-def unknown_alert(files: Mapping[str, Group], options: AlertOptions) -> str:
-    """The error for an unknown alert; can be empty."""
-    known = alert_names(files)
-    unknown = [name for name in options.disabled if name not in known]
-    if not unknown:
-        return ""
-    return (
-        f"gpu_alerts_disabled: unknown alert {', '.join(unknown)}. Nothing was changed."
-        f" Next: use names of {', '.join(known)}."
-    )
+def alerts_plan(options: AlertOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
+    """`objects`, and `refused` with an error if a disabled alert does not exist.
+
+    survey: `files` of rules by name, each with `groups` in the format of Prometheus.
+    """
+    files: Mapping[str, Group] = survey["files"]
+    return {"objects": _objects(files, options), "refused": list(_unknown(alert_names(files), options.disabled))}
 
 
-def alert_rules(files: Mapping[str, Group], options: AlertOptions, metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One PrometheusRule per file. metadata: of each object, without its name."""
+def _unknown(known: Sequence[str], disabled: Sequence[str]) -> Iterator[str]:
+    if unknown := [name for name in disabled if name not in known]:
+        yield (
+            f"gpu_alerts_disabled: unknown alert {', '.join(unknown)}. Nothing was changed."
+            f" Next: use names of {', '.join(known)}."
+        )
+
+
+def _objects(files: Mapping[str, Group], options: AlertOptions) -> list[dict[str, Any]]:
+    """One PrometheusRule per file."""
+    metadata = {"namespace": options.namespace, "labels": options.rule_labels}
     return [
         {
             "apiVersion": "monitoring.coreos.com/v1",
@@ -60,4 +68,4 @@ def _rules(rules: Sequence[Mapping[str, Any]], options: AlertOptions) -> Iterato
         if "record" in rule:
             yield dict(rule)
         elif rule["alert"] not in options.disabled:
-            yield {**rule, "labels": {**rule["labels"], **(options.labels or {})}}
+            yield {**rule, "labels": {**rule["labels"], **options.labels}}

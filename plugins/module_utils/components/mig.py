@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..kube.labels import CORDONED_FOR_MIG, MIG_BEFORE
@@ -23,17 +23,12 @@ _STRATEGY_LABEL = "nvidia.com/mig.strategy"
 
 
 @dataclass(frozen=True)
-class Request:
-    """Options of the inventory.
-
-    state:    present or absent. pool: labels of the inventory's nodes.
-    strategy: MIG strategy of the collection's operator; empty for another one, whose nodes have it as a label.
-    """
+class MigOptions:
+    """Options of the role gpu_mig. gpu_node_selector: labels of the inventory's nodes."""
 
     state: str
-    profile: str = ""
-    strategy: str = ""
-    pool: Mapping[str, Any] = field(default_factory=dict)
+    profile: str
+    gpu_node_selector: Mapping[str, Any]
 
     @property
     def is_present(self) -> bool:
@@ -60,11 +55,20 @@ class Change:
     end: Mapping[str, Any]
 
 
-def changes(request: Request, nodes: Sequence[Manifest]) -> list[Change]:
-    return [change for node in nodes if (change := _change(request, node))]
+def mig_plan(options: MigOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
+    """`changes`, and `refused`, the errors that stop the role before a node is drained.
+
+    survey: `nodes` that can be partitioned, and `strategy`, the MIG strategy of the collection's operator; empty for
+    another one, whose nodes have it as a label.
+    """
+    nodes: Sequence[Manifest] = survey["nodes"]
+    return {
+        "changes": [asdict(change) for node in nodes if (change := _change(options, node))],
+        "refused": list(_refusals(options, survey["strategy"], nodes)) if options.is_present else [],
+    }
 
 
-def _change(request: Request, node: Manifest) -> Change | None:
+def _change(request: MigOptions, node: Manifest) -> Change | None:
     labels, annotations = labels_of(node), node["metadata"].get("annotations") or {}
     has = labels.get(CONFIG_LABEL, "")
     is_ours, is_marked = MIG_BEFORE in annotations, CORDONED_FOR_MIG in annotations
@@ -93,7 +97,7 @@ def _change(request: Request, node: Manifest) -> Change | None:
     )
 
 
-def _end(request: Request, before: str) -> dict[str, Any]:
+def _end(request: MigOptions, before: str) -> dict[str, Any]:
     """A removal also deletes this annotation, and the profile if the node had none before."""
     if request.is_present:
         return {"labels": {}, "annotations": {CORDONED_FOR_MIG: None}}
@@ -103,12 +107,7 @@ def _end(request: Request, before: str) -> dict[str, Any]:
     }
 
 
-def refusals(request: Request, nodes: Sequence[Manifest]) -> list[str]:
-    """Errors that stop the role before a node is drained. A removal has none."""
-    return list(_refusals(request, nodes)) if request.is_present else []
-
-
-def _refusals(request: Request, nodes: Sequence[Manifest]) -> Iterator[str]:
+def _refusals(request: MigOptions, strategy: str, nodes: Sequence[Manifest]) -> Iterator[str]:
     if not request.profile:
         yield (
             "MIG: gpu_mig_state is present, and gpu_mig_profile is empty. Nothing was changed."
@@ -116,7 +115,7 @@ def _refusals(request: Request, nodes: Sequence[Manifest]) -> Iterator[str]:
             " the ConfigMap default-mig-parted-config of the GPU operator lists them."
         )
     if not nodes:
-        pool = f", of the pool {json.dumps(dict(request.pool))}" if request.pool else ""
+        pool = f", of the pool {json.dumps(dict(request.gpu_node_selector))}" if request.gpu_node_selector else ""
         yield (
             f"MIG: no node has the label nvidia.com/mig.capable=true{pool}. Nothing was changed."
             " GPU feature discovery, a part of the GPU operator, sets it."
@@ -128,7 +127,7 @@ def _refusals(request: Request, nodes: Sequence[Manifest]) -> Iterator[str]:
             " Next: `kubectl -n gpu-operator get pods -l app=nvidia-mig-manager`;"
             " gpu_operator_state: present installs the GPU operator, which includes the MIG manager."
         )
-    strategies = {request.strategy or labels_of(node).get(_STRATEGY_LABEL) for node in nodes}
+    strategies = {strategy or labels_of(node).get(_STRATEGY_LABEL) for node in nodes}
     if "balanced" in request.profile and "single" in strategies:
         yield (
             f"MIG: {request.profile} creates instances of several sizes, and with the strategy `single` a node offers"

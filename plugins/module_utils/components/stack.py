@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from .receivers import Receiver, receiver_faults
@@ -28,23 +28,19 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 
 @dataclass(frozen=True)
 class StackOptions:
-    """Options of the role prometheus_stack, by their names without the prefix.
+    """Options of the role prometheus_stack."""
 
-    chart_values: all values of the chart. has_own_values: whether the inventory adds to those of the role.
-    """
-
-    chart_values: Values = field(default_factory=dict)
-    has_own_values: bool = False
-    receivers: Sequence[Receiver] = ()
-    without_login: bool = False
-    storage: Values = field(default_factory=dict)
-    retention_size: str = ""
+    values: Values
+    receivers: Sequence[Receiver]
+    without_login: bool
+    storage: Values
+    retention_size: str
 
 
-def stack_faults(options: StackOptions) -> list[str]:
-    """One error per problem, with its reason and the next step."""
-    checks = (_receivers, _exposure, _volume)
-    return [fault for check in checks for fault in check(options)]
+def stack_plan(options: StackOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
+    """`refused`: one error per problem, with its reason and the next step. survey: `chart_values`, all of the chart."""
+    checks = (_receivers(options), _exposure(options, survey["chart_values"]), _volume(options))
+    return {"refused": [fault for faults in checks for fault in faults]}
 
 
 def _receivers(options: StackOptions) -> Iterator[str]:
@@ -55,8 +51,8 @@ def _receivers(options: StackOptions) -> Iterator[str]:
         )
 
 
-def _exposure(options: StackOptions) -> Iterator[str]:
-    doors = open_doors(options.chart_values) if options.has_own_values and not options.without_login else []
+def _exposure(options: StackOptions, chart_values: Values) -> Iterator[str]:
+    doors = open_doors(chart_values) if options.values and not options.without_login else []
     if doors:
         yield (
             f"prometheus_stack_values: {'; '.join(doors)}. Everyone who reaches it can read all metrics."

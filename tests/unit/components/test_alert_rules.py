@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ansible_collections.kubegpu.autoscale.plugins.filter.roles import alert_rules, dashboard_objects
+from ansible_collections.kubegpu.autoscale.plugins.filter.roles import dashboard_objects
+from planned import plan_of
 
 HOT = {"alert": "GpuHot", "expr": "temperature > 90", "labels": {"severity": "warning"}}
 LOST = {"alert": "GpuLost", "expr": "absent(gpus)", "labels": {"severity": "error", "team": "ops"}}
@@ -18,8 +19,7 @@ METADATA = {"namespace": "monitoring", "labels": {"release": "stack"}}
 
 
 def made(**options: Any) -> dict[str, Any]:
-    found: dict[str, Any] = alert_rules(FILES, options, METADATA)
-    return found
+    return plan_of("gpu_alerts", {"files": FILES}, namespace="monitoring", rule_labels={"release": "stack"}, **options)
 
 
 def test_each_file_is_a_rule_object() -> None:
@@ -40,10 +40,10 @@ def test_labels_of_the_inventory_go_to_alerts_alone_and_win() -> None:
 
 
 def test_a_disabled_alert_that_does_not_exist_is_an_error() -> None:
-    assert made(disabled=["GpuHot"])["refused"] == ""
-    assert made(disabled=["GpuHot", "GpuCold"])["refused"] == (
+    assert made(disabled=["GpuHot"])["refused"] == []
+    assert made(disabled=["GpuHot", "GpuCold"])["refused"] == [
         "gpu_alerts_disabled: unknown alert GpuCold. Nothing was changed. Next: use names of GpuHot, GpuLost."
-    )
+    ]
 
 
 def test_a_dashboard_is_a_config_map() -> None:

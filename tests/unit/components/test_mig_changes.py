@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.filter.roles import mig_changes
+from planned import plan_of
 
 CONFIG, STATE, STRATEGY = "nvidia.com/mig.config", "nvidia.com/mig.config.state", "nvidia.com/mig.strategy"
 BEFORE, CORDON = "kubegpu.autoscale/mig-before", "kubegpu.autoscale/cordoned-for-mig"
@@ -22,7 +22,7 @@ def node(name: str = "h1", *, cordoned: bool = False, annotations: Any = None, *
 
 
 def changes(request: dict[str, Any], *nodes: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = mig_changes(nodes, request)["changes"]
+    found: list[dict[str, Any]] = plan_of("gpu_mig", {"nodes": nodes, "strategy": ""}, **request)["changes"]
     return found
 
 
@@ -74,8 +74,8 @@ def test_a_removal_leaves_the_profiles_of_others() -> None:
     assert changes(ABSENT, node(config=SMALL, state="success")) == []
 
 
-def refusals(*nodes: dict[str, Any], **request: Any) -> list[str]:
-    said: list[str] = mig_changes(nodes, PRESENT | request)["refusals"]
+def refusals(*nodes: dict[str, Any], strategy: str = "", **options: Any) -> list[str]:
+    said: list[str] = plan_of("gpu_mig", {"nodes": nodes, "strategy": strategy}, **PRESENT | options)["refused"]
     return said
 
 
@@ -106,7 +106,7 @@ def test_instances_of_several_sizes_need_the_strategy_that_offers_them(
     [
         ([node()], {"profile": ""}, "gpu_mig_profile is empty. Nothing was changed."),
         ([], {}, "no node has the label nvidia.com/mig.capable=true. Nothing was changed."),
-        ([], {"pool": {"tier": "a"}}, '=true, of the pool {"tier": "a"}.'),
+        ([], {"gpu_node_selector": {"tier": "a"}}, '=true, of the pool {"tier": "a"}.'),
         ([node("h1"), node("h2", managed="false")], {}, "MIG: h2 has no MIG manager. Nothing was changed."),
     ],
     ids=["no profile", "no node", "no node of the pool", "no manager"],

@@ -12,18 +12,22 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.recei
     alertmanager_values,
     receiver_faults,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.stack import (
-    StackOptions,
-    open_doors,
-    stack_faults,
-)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.stack import open_doors
 from collection import ROOT
+from planned import plan_of
 
 BLOCKS = [
     yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/access.md").read_text(), re.S)
 ]
 PAGE = [block for block in BLOCKS if "prometheus_stack_values" in block]
 NODE_PORT, INGRESS, TRAEFIK, GATEWAY = (example["prometheus_stack_values"] for example in PAGE)
+
+
+def refused(chart_values: dict[str, Any] | None = None, **options: Any) -> list[str]:
+    found: list[str] = plan_of("prometheus_stack", {"chart_values": chart_values or {}}, **{"storage": {}} | options)[
+        "refused"
+    ]
+    return found
 
 
 FOR_ANOTHER = deepcopy(INGRESS)
@@ -104,13 +108,13 @@ def test_a_service_that_is_off_is_no_way_in(name: str) -> None:
 )
 def test_a_volume_has_to_be_larger_than_what_is_kept(size: Any, retention_size: str, expected: bool) -> None:
     storage = {"resources": {"requests": {"storage": size}}}
-    faults = stack_faults(StackOptions(storage=storage, retention_size=retention_size))
+    faults = refused(storage=storage, retention_size=retention_size)
     assert any("the volume has" in fault for fault in faults) is expected
 
 
 @pytest.mark.parametrize("storage", [{}, {"storageClassName": "fast"}])
 def test_a_volume_without_a_size_is_not_compared(storage: dict[str, Any]) -> None:
-    assert stack_faults(StackOptions(storage=storage, retention_size="8GB")) == []
+    assert refused(storage=storage, retention_size="8GB") == []
 
 
 @pytest.mark.parametrize(("without_login", "has_own_values"), [(True, True), (False, False)])
@@ -118,13 +122,13 @@ def test_an_open_door_passes_if_it_is_allowed_or_not_of_the_inventory(
     without_login: bool, has_own_values: bool
 ) -> None:
     values = {"prometheus": {"service": {"type": "NodePort"}}}
-    options = StackOptions(chart_values=values, has_own_values=has_own_values, without_login=without_login)
-    assert stack_faults(options) == []
+    own_values = values if has_own_values else {}
+    assert refused(values, values=own_values, without_login=without_login) == []
 
 
 def test_an_open_door_is_rejected() -> None:
     values = {"prometheus": {"service": {"type": "NodePort"}}}
-    [fault] = stack_faults(StackOptions(chart_values=values, has_own_values=True))
+    [fault] = refused(values, values=values)
     assert "prometheus.service.type is NodePort. Everyone who reaches it can read all metrics" in fault
 
 
@@ -142,7 +146,7 @@ SECRET = {"name": "pager", "key": "url"}
 )
 def test_a_receiver_that_alertmanager_would_reject_is_named(receivers: list[Any], said: str) -> None:
     assert [fault for fault in receiver_faults(receivers) if fault.startswith(said)]
-    assert said in stack_faults(StackOptions(receivers=receivers))[0]
+    assert said in refused(receivers=receivers)[0]
 
 
 def test_receivers_read_their_secrets_from_files() -> None:
