@@ -7,7 +7,7 @@ name: run_kubeconfig
 short_description: Copy the kubeconfig of a run
 extends_documentation_fragment: kubegpu.autoscale.private
 description:
-  - Private to this collection. Returns the path of a copy of a kubeconfig with only one context, its cluster and its
+  - Returns the path of a copy of a kubeconfig with only one context, its cluster and its
     user. The first lookup of a run makes the copy, and later ones return it. A change of the file or of its current
     context has no effect on the run.
   - The copy is in the temporary folder of the run, with mode 0600. Ansible removes this folder when the run ends. The

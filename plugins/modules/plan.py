@@ -13,7 +13,6 @@ extends_documentation_fragment:
 author:
   - kubegpu.autoscale contributors (@kubegpu)
 description:
-  - Private to this collection, may change at any time.
   - Computes what a role does from its options and from what its tasks read. Runs on the controller and reads nothing
     itself. The same options and the same survey always give the same plan.
   - The options are the variables of the role, converted to the types in its argument specification.

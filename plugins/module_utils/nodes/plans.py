@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
-"""Plans of the server roles, by role and subject. Private to this collection, may change at any time."""
+"""Plans of the server roles, by role and subject."""
 
 from __future__ import annotations
 
