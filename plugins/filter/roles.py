@@ -47,6 +47,20 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.fil
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.run_summary import Run, lines
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import redacted, secrets_in
 
+# ansible-doc shows this page for each filter of this file.
+DOCUMENTATION = r"""
+name: roles
+short_description: Filters of the roles of this collection
+extends_documentation_fragment: kubegpu.autoscale.private
+description:
+  - Only roles of this collection call these filters.
+options:
+  _input:
+    description: The value to filter.
+    type: raw
+    required: true
+"""
+
 Object = Mapping[str, Any]
 
 
