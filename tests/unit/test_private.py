@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.filter.roles import FilterModule
 from collection import ROOT
 
 PLUGINS = ROOT / "plugins"
@@ -42,3 +43,8 @@ def test_a_file_says_whether_it_is_private(path: Path) -> None:
 def test_each_public_plugin_exists() -> None:
     assert len(PUBLIC) > 10
     assert PUBLIC - {path.stem for path in FILES if path.parent.name in WITH_PAGES} == set()
+
+
+def test_each_filter_of_the_roles_is_called() -> None:
+    texts = "".join(path.read_text() for folder in ("roles", "playbooks") for path in (ROOT / folder).rglob("*.yml"))
+    assert [name for name in FilterModule().filters() if f"kubegpu.autoscale.{name}" not in texts] == []
