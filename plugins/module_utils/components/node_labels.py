@@ -11,6 +11,7 @@ from ..kube.gpu_labels import has_gpu_label
 from ..kube.label_selectors import labels_match
 from ..kube.labels import GPU_PRESENT
 from ..kube.objects import Manifest, labels_of, name_of
+from ..server.gpu_node import OURS
 from .gpu_nodes import label_values
 
 LABEL = "nvidia.com/gpu.present"
@@ -108,24 +109,23 @@ def gpu_node_labels(
     nodes: Sequence[Mapping[str, Any]],
     servers: Sequence[str] = (),
     hostvars: Mapping[str, Any] | None = None,
-    drivers: Collection[str | None] = (),
     pool: Mapping[str, Any] | None = None,
     left_out: Collection[str] = (),
 ) -> dict[str, Any]:
     """The label changes of the servers' nodes, with the `owned` nodes that the role labelled.
 
-    servers: hosts. hostvars: variables and facts by host. drivers: kernel drivers of GPUs that the node itself uses;
-    another one passes a GPU to a virtual machine. left_out: servers that failed in this run, and may not be nodes.
+    servers: hosts. hostvars: variables and facts by host. left_out: servers that failed in this run, and may not be
+    nodes. A GPU with a kernel driver of virtual machines does not count.
     """
     known = hostvars or {}
-    found = [_server(host, known[host], drivers, host in left_out) for host in servers]
+    found = [_server(host, known[host], host in left_out) for host in servers]
     return {**asdict(label_changes(found, nodes, pool or {})), "owned": owned(nodes)}
 
 
-def _server(host: str, variables: Mapping[str, Any], drivers: Collection[str | None], is_left_out: bool) -> Server:
+def _server(host: str, variables: Mapping[str, Any], is_left_out: bool) -> Server:
     facts = variables.get("ansible_facts") or {}
     name = node_name(host, variables)
     if "gpu_facts" not in facts or is_left_out:
         return Server(host, name, None)
     gpus = facts["gpu_facts"].get("gpus") or ()
-    return Server(host, name, any(gpu["bound_driver"] in drivers for gpu in gpus))
+    return Server(host, name, any(gpu["bound_driver"] in OURS for gpu in gpus))

@@ -11,8 +11,9 @@ from typing import Any
 from .driver import Driver, Kernel
 from .pci import PciDevice, driver_flavour, last_branch, needs_nvlsm
 
-# The kernel's own drivers by their names in PCI, and their modules. The roles' list is _common_gpu_drivers.
+# The kernel's own drivers by their names in PCI, and their modules.
 _KERNELS_OWN = {"nouveau": "nouveau", "NovaCore": "nova_core"}
+# Drivers of GPUs that the node itself uses. Others pass GPUs to virtual machines.
 OURS = frozenset({None, "nvidia", *_KERNELS_OWN})
 
 
