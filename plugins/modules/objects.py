@@ -56,8 +56,8 @@ options:
     type: path
   crd_group:
     description:
-      - API group of CRDs that this module installed, to be deleted. A CRD is kept, with a warning, while third-party
-        objects of its kind exist.
+      - API group of CRDs that this module installed, to be deleted. A CRD is kept, with a warning, while objects of
+        its kind exist that are third-party or of another inventory.
     type: str
   namespace:
     description:

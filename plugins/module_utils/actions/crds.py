@@ -11,7 +11,7 @@ from ..cluster.kube import CRDS, KubeClient, Resource, title_of
 from ..errors import HopError
 from ..formats.yaml import manifests
 from ..hops import Hop
-from ..kube.labels import INVENTORY, MANAGED_BY, MANAGER, RELEASE, is_managed, is_of, marked
+from ..kube.labels import INVENTORY, MANAGED_BY, MANAGER, RELEASE, is_of, marked
 from ..kube.objects import Manifest
 from .outcome import Outcome
 from .wait import Deadline, wait_until
@@ -31,12 +31,13 @@ def apply_crds(kube: KubeClient, crds: Iterable[Manifest], inventory: str, deadl
 def remove_crds(kube: KubeClient, group: str, inventory: str, deadline: Deadline) -> Outcome:
     """Delete the CRDs of an API group that this inventory installed, and wait until they are deleted.
 
-    A CRD is kept while third-party objects of its kind exist, because they would be deleted with it.
+    A CRD is kept while third-party objects of its kind exist, or those of another inventory, because they would be
+    deleted with it.
     Raises: HopError if a CRD is not deleted in time.
     """
     found = kube.list(CRDS, label_selector=f"{MANAGED_BY}={MANAGER},{INVENTORY}={inventory}") or []
     of_group = {crd["metadata"]["name"]: crd for crd in found if crd["spec"]["group"] == group}
-    used = {name: _titles(kube, crd) for name, crd in of_group.items()}
+    used = {name: _titles(kube, crd, inventory) for name, crd in of_group.items()}
 
     may_go = partial(is_of, inventory=inventory)
     names = [name for name, titles in used.items() if not titles and kube.delete(CRDS, of_group[name], may_go)]
@@ -50,23 +51,27 @@ def remove_crds(kube: KubeClient, group: str, inventory: str, deadline: Deadline
     return outcome
 
 
-def _titles(kube: KubeClient, crd: Manifest) -> list[str]:
-    """Third-party objects of the CRD's kind. Objects that a pod or its DaemonSet owns are deleted with their owner."""
+def _titles(kube: KubeClient, crd: Manifest, inventory: str) -> list[str]:
+    """Objects of the CRD's kind that are third-party or of another inventory.
+
+    Objects that a pod or its DaemonSet owns are deleted with their owner.
+    """
     spec = crd["spec"]
     version = next(entry["name"] for entry in spec["versions"] if entry["served"])
     kind = Resource(f"{spec['group']}/{version}", spec["names"]["kind"], spec["names"]["plural"])
-    return [title_of(manifest, kind.kind) for manifest in kube.list(kind) or () if not _is_ours(manifest)]
+    return [title_of(manifest, kind.kind) for manifest in kube.list(kind) or () if not _is_ours(manifest, inventory)]
 
 
 # The workers of node-feature-discovery own the objects of their node.
 _CONTROLLERS = ("DaemonSet", "Pod")
 
 
-def _is_ours(seen: Manifest) -> bool:
+def _is_ours(seen: Manifest, inventory: str) -> bool:
     metadata = seen["metadata"]
+    labels = metadata.get("labels") or {}
     return (
-        is_managed(seen)
-        or RELEASE in (metadata.get("labels") or {})
+        is_of(seen, inventory)
+        or (RELEASE in labels and labels.get(INVENTORY, inventory) == inventory)
         or any(owner["kind"] in _CONTROLLERS for owner in metadata.get("ownerReferences") or ())
     )
 
