@@ -65,7 +65,7 @@ from typing import Any
 from uuid import uuid4
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import masked_texts
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.masked_module import MaskedModule
 
 SMI = "/usr/bin/nvidia-smi"
 # A separate namespace: neither the kubelet nor `docker ps` takes notice.
@@ -115,8 +115,7 @@ def run_nvidia_smi(module: AnsibleModule, paths: list[str]) -> tuple[int, str, s
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.no_log_values.update(masked_texts(module.params))
+    module = MaskedModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     if module.check_mode:
         module.exit_json(skipped=True, msg="no container is run in check mode")
     _status, linked, _errors = module.run_command(["ldd", SMI], check_rc=True)

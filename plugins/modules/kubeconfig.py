@@ -122,7 +122,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.kubeconf
     written,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import Hop
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import masked_texts
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.masked_module import MaskedModule
 
 ARGUMENTS: dict[str, Any] = {
     "path": {"type": "path", "required": True},
@@ -137,8 +137,7 @@ LOCK_WAIT_S = 20
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.no_log_values.update(masked_texts(module.params))
+    module = MaskedModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     try:
         module.exit_json(**change(module))
     except HopError as err:

@@ -90,8 +90,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import masked_texts
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.masked_module import MaskedModule
 
 ARGUMENTS: dict[str, Any] = {
     "pod": {"type": "str", "required": True},
@@ -183,8 +182,7 @@ def connect(namespace: str, addresses: Mapping[str, str], timeout: int) -> dict[
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    module.no_log_values.update(masked_texts(module.params))
+    module = MaskedModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     if module.check_mode:
         module.exit_json(skipped=True, msg="the pods do not exist in check mode")
     options = module.params

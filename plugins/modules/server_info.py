@@ -205,10 +205,11 @@ from typing import Any
 from urllib.error import HTTPError
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import masked_texts, without_login
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import without_login
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server import apt_offer
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.apt_key import download
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host import ROOM, read_host
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.masked_module import MaskedModule
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.ports import unreached
 
 REPOSITORY: dict[str, Any] = {
@@ -294,13 +295,12 @@ READERS: dict[str, Callable[[AnsibleModule], dict[str, Any]]] = {
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = MaskedModule(
         argument_spec=ARGUMENTS,
         supports_check_mode=True,
         mutually_exclusive=[[*READERS]],
         no_log=True,  # no line in the journal
     )
-    module.no_log_values.update(masked_texts(module.params))
     read = next((read for option, read in READERS.items() if module.params[option] is not None), read_server)
     try:
         module.exit_json(changed=False, result=read(module))

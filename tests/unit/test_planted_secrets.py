@@ -106,11 +106,16 @@ def test_each_module_is_asked() -> None:
     assert {("objects", "objects"), ("chart_release", "release_values"), ("gpu_doctor", "prometheus.url")} <= options
 
 
+@pytest.mark.parametrize("rejected", [{}, {"unknown": 1}], ids=["accepted", "rejected"])
 @pytest.mark.parametrize("module", MODULES)
 def test_no_option_of_a_module_shows_a_secret(
-    module: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    module: str,
+    rejected: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    """-vvv shows the options, and a failure its message and traceback."""
+    """-vvv shows the options, also of a module that rejects them, and a failure its message and traceback."""
     programs: list[str] = []
     start = subprocess.Popen.__init__
 
@@ -124,7 +129,7 @@ def test_no_option_of_a_module_shows_a_secret(
     shown = []
     for _module, name, options in (case for case in CASES if case[0] == module):
         beside = {**(NOWHERE if is_asked_for_a_cluster else {}), **BESIDE.get(module, {})}
-        given = {**beside, **options, "_ansible_diff": True}
+        given = {**beside, **options, **rejected, "_ansible_diff": True}
         with patch_module_args(given), pytest.raises(SystemExit):
             main()
         printed = capsys.readouterr()

@@ -1,0 +1,15 @@
+# Copyright: kubegpu.autoscale contributors
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
+from __future__ import annotations
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..secrets import masked_texts
+
+
+class MaskedModule(AnsibleModule):  # type: ignore[misc]
+    """Masks secrets in the options before Ansible checks them: the error for a rejected option shows all options."""
+
+    def _load_params(self) -> None:
+        super()._load_params()
+        self.no_log_values.update(masked_texts(self.params))
