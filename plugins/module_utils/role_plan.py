@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Plans of roles, and the options that they depend on.
 
-The action plugin `plan` calls `options_of` with the variables of a task, unit tests with values of their own. An option
+The action plugin `plan` calls `options_of` with the variables of a task, unit tests with their own values. An option
 is converted to the type in roles/ROLE/meta/argument_specs.yml. Options that all roles share are in the entry point
 `shared` of the role _common.
 """

@@ -19,7 +19,7 @@ from .wait import Deadline, wait_until
 
 ADMISSION_S = 30
 FORBIDDEN, CONFLICT = 403, 409
-# By an admission policy or webhook.
+# Status codes of an admission policy or webhook.
 REJECTED = (FORBIDDEN, 422)
 
 

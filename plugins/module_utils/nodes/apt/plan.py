@@ -105,5 +105,5 @@ def _paths(of_all: Mapping[str, str], name: str) -> AptPaths:
 
 
 def _is_complete(repository: AptRepository) -> bool:
-    """Whether a server already has all packages, with all their files, so that the plan is to do nothing."""
+    """Whether a server already has all packages, with all their files, so that nothing has to be done."""
     return not (errors(REPOSITORY, repository) or repository.alters or repository.installs)
