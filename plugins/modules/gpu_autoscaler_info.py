@@ -18,7 +18,7 @@ author:
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
   - kubegpu.autoscale.cluster
-  - kubegpu.autoscale.cluster.reads
+  - kubegpu.autoscale.reads
   - kubegpu.autoscale.prometheus
 options:
   namespace:

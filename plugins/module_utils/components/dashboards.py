@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Creates dashboards in the format of Grafana's editor, from those of roles/gpu_dashboards/files/dashboards.yml.
 
 That file has what differs between panels. Each dashboard becomes a ConfigMap, which Grafana's sidecar loads.
