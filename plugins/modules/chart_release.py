@@ -19,8 +19,7 @@ description:
   - Helm compares charts and values, but not objects. If a managed release does not differ, the module restores its
     objects that were deleted or edited. Fields that others added to an object are kept.
   - Secrets are not restored, because their diff would be shown.
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+author: kubegpu (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
   - kubegpu.autoscale.inventory

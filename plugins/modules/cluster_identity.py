@@ -14,8 +14,7 @@ description:
   - Fails with both identities if a server is a node of another cluster, or a copy of another server.
   - Also fails if the node of that name is another machine.
   - Changes nothing.
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+author: kubegpu (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
   - kubegpu.autoscale.private

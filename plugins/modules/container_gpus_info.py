@@ -10,8 +10,7 @@ description:
   - Runs the node's C(nvidia-smi) in a containerd container without an image, so nothing is pulled. Its root
     is an empty folder with the C library that nvidia-smi is linked with. CDI adds everything else.
   - The container is always removed.
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+author: kubegpu (@kubegpu)
 options:
   device:
     description: CDI name of the device for the container.

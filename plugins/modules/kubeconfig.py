@@ -15,8 +15,7 @@ description:
     O(context) is named, because that may be another cluster of this authority.
   - A file with entries of other clusters is backed up beside it before each change.
   - The file is replaced atomically, with mode 0600, while it is locked as kubectl locks it (C(PATH.lock)).
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+author: kubegpu (@kubegpu)
 options:
   path:
     description: The kubeconfig file. Its folder must exist.

@@ -13,8 +13,7 @@ description:
     field validation. Objects with the labels of the part that are not in O(objects) are deleted.
   - The module fails before making changes if an object of the same name exists without the labels, or with the label of
     another inventory.
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+author: kubegpu (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
   - kubegpu.autoscale.inventory

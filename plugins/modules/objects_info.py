@@ -10,8 +10,7 @@ description:
   - Can wait until objects are ready. A Deployment and a StatefulSet are ready when all their replicas are updated and
     available. A DaemonSet is ready when each of its nodes has an updated and ready pod. A Job is ready when it has
     succeeded. Any other object is ready when its condition V(Available) or V(Ready) is true for its generation.
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+author: kubegpu (@kubegpu)
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
   - kubegpu.autoscale.private

@@ -10,8 +10,7 @@ short_description: Decide what a role does
 extends_documentation_fragment:
   - kubegpu.autoscale.private
   - kubegpu.autoscale.reads
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+author: kubegpu (@kubegpu)
 description:
   - Computes what a role does from its options and from what its tasks read. Runs on the controller and reads nothing
     itself. The same options and the same survey always give the same plan.

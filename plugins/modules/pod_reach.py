@@ -11,8 +11,7 @@ description:
   - Enters the network namespace of a pod that containerd runs on this node, and connects or listens there. The pod
     needs no program for that, so the pause image is sufficient.
   - The listener ends with its pod.
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+author: kubegpu (@kubegpu)
 options:
   pod:
     description: UID of the pod.

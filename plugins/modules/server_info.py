@@ -13,8 +13,7 @@ description:
   - Reads in one call what can prevent a server from becoming a node, including software that was installed otherwise.
   - Only reads files, unless O(apt_key), O(apt_offer) or O(ports) asks another question, which is then the only one.
   - Changes nothing.
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+author: kubegpu (@kubegpu)
 options:
   root:
     description: Folder that holds the machine's C(etc), C(proc), C(usr) and C(var). A folder other than V(/) is a copy.

@@ -8,8 +8,7 @@ DOCUMENTATION = r"""
 module: server_reboot
 short_description: Reboot many servers at the same time
 extends_documentation_fragment: kubegpu.autoscale.private
-author:
-  - kubegpu.autoscale contributors (@kubegpu)
+author: kubegpu (@kubegpu)
 description:
   - Without O(boot_id), starts a reboot and returns immediately. With O(boot_id), waits until the server has booted.
   - M(ansible.builtin.reboot) does both in one task, so at most as many servers reboot at a time as Ansible has forks.

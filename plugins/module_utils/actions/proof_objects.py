@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """The temporary objects of a proof: its namespace, its PriorityClass and its scripts.
 
 Everything else of a proof is in the namespace, and is deleted with it. An object with one of these names that no proof

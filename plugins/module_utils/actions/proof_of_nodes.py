@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Runs CUDA pods on all nodes that must be proven, at the same time, and reads how they ended."""
 
 from __future__ import annotations

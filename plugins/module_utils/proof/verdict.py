@@ -1,4 +1,4 @@
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 """Judges each node and the chain by what was read, by the plan, and by the pods of the proof."""
 
 from __future__ import annotations
