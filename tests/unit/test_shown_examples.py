@@ -27,7 +27,7 @@ DEFAULTS = [path.read_text() for path in ROOT.glob("roles/*/defaults/**/*.yml")]
 VARIABLES = {name for text in DEFAULTS for name in re.findall(r"^([a-z]\w*):", text, re.MULTILINE)} | {
     name for spec in SPECS for entry in spec["argument_specs"].values() for name in entry.get("options", {})
 }
-SERVER_ROLES = {"containerd", "kubernetes", "nvidia_container_toolkit", "nvidia_driver"}
+SERVER_ROLES = {"containerd", "kubernetes", "maintain", "nvidia_container_toolkit", "nvidia_driver"}
 OURS = re.compile(r"(?:kubegpu|gpu|nvidia|dcgm|prometheus|kubernetes|containerd|helm)_\w+")
 
 
