@@ -530,3 +530,33 @@ def test_a_release_of_another_inventory_is_adopted_or_stays(release: Release) ->
     assert release.module("staging", state="absent")["changed"] is False
     assert release.run("chart_absent").returncode == 0
     assert release.record() == []
+
+
+@pytest.mark.parametrize("of", [{}, {"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "theirs"}])
+def test_an_object_of_another_under_the_name_of_one_stays(release: Release, of: dict[str, str]) -> None:
+    """It was made after that of the release was deleted."""
+    release.install(ours=True)
+    rights, name = release.rights, f"{release.namespace}-reader"
+    rights.delete_cluster_role(name)
+    labels = {"app.kubernetes.io/managed-by": "kubegpu.autoscale", "kubegpu.autoscale/inventory": "another"}
+    theirs = rights.create_cluster_role({"metadata": {"name": name, "labels": labels, "annotations": of}, "rules": []})
+
+    present = release.run("chart_present")
+    assert present.returncode == 2
+    assert f"ClusterRole {name} has the name of an object of release exporter, but is not of it" in present.stdout
+    absent = release.run("chart_absent")
+    assert absent.returncode == 0
+    assert f"ClusterRole {name} stays" in absent.stdout + absent.stderr
+    assert rights.read_cluster_role(name).metadata.resource_version == theirs.metadata.resource_version
+    assert release.objects.list_namespaced_service(release.namespace).items == []
+    rights.delete_cluster_role(name)
+
+
+@pytest.mark.parametrize("variable", ["HELM_DRIVER=configmap", "HELM_NAMESPACE=default", "HELM_KUBECAFILE=/none"])
+def test_helm_reads_the_releases_of_the_run_alone(
+    release: Release, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    release.install(ours=True)
+    monkeypatch.setenv(*variable.split("="))
+    found = release.module(INVENTORY, state="absent")
+    assert (found["result"]["owned"], found["changed"]) == (True, True)

@@ -88,13 +88,25 @@ def remove_release(helm: Helm, kube: KubeClient, wanted: WantedRelease, outcome:
             return
         objects = release_objects(helm, release, wanted)
         kinds = [f"{manifest['apiVersion']}/{manifest['kind']}" for manifest in objects]
-        if release.status == "deployed" and not missing_kinds(kube, kinds):
+        others = [title for title, live in _live_objects(kube, objects) if not _is_of(live, wanted)]
+        outcome.warnings += [f"{title} stays: it is not of release {wanted.name} any more" for title in others]
+        if release.status == "deployed" and not others and not missing_kinds(kube, kinds):
             outcome.changed = True
             if not kube.dry_run:
                 uninstall(helm, wanted)
             return
         _note(outcome, _delete_objects(helm, kube, wanted, release))
         _note(outcome, _delete_leftovers(kube, wanted))
+
+
+def _live_objects(kube: KubeClient, objects: Iterable[Manifest]) -> Iterator[tuple[str, Manifest]]:
+    """Those of a release that exist, with their titles."""
+    served = cache(kube.discover)
+    for manifest in objects:
+        resource, metadata = served(manifest["apiVersion"]).get(manifest["kind"]), manifest["metadata"]
+        live = resource and kube.get(resource, metadata["name"], metadata["namespace"])
+        if live:
+            yield title_of(live), live
 
 
 def missing_kinds(kube: KubeClient, kinds: Iterable[str]) -> list[str]:
@@ -191,6 +203,7 @@ def restored(
     """Restore objects of the release one by one, and yield those that differed: before, and after.
 
     Fields that others added stay. Secrets are not restored, because their diff would be shown.
+    Raises: HopError if another object has the name of one.
     """
     served = cache(kube.discover)
     for manifest in objects:
@@ -201,11 +214,23 @@ def restored(
             kind = f"{manifest['apiVersion']}/{manifest['kind']}"
             fix = "install the CRD of that kind again, or remove the release"
             raise HopError(Hop.API_SERVER, f"{kind} of release {wanted.name} is not served", fix)
-        metadata = {**manifest["metadata"], "labels": {**manifest["metadata"].get("labels", {}), **wanted.labels}}
+        noted = {HELM_NAME: wanted.name, HELM_NAMESPACE: wanted.namespace}
+        metadata = {
+            **manifest["metadata"],
+            "labels": {**manifest["metadata"].get("labels", {}), **wanted.labels},
+            "annotations": {**manifest["metadata"].get("annotations", {}), **noted},
+        }
         if not resource.namespaced:
             del metadata["namespace"]
         labelled = {**manifest, "metadata": metadata}
         before = kube.get(resource, metadata["name"], metadata.get("namespace"))
+        if before is not None and not _is_of(before, wanted):
+            raise HopError(
+                "helm",
+                seen=f"{title_of(before)} has the name of an object of release {wanted.name}, but is not of it. "
+                "It was not changed",
+                fix="if nothing needs it, delete it and run again; otherwise remove the release",
+            )
         after = kube.create(resource, labelled) if before is None else kube.merge(resource, labelled)
         if differs(before, after):
             yield before, after

@@ -7,6 +7,7 @@ Records are Secrets, one for each revision. Only their metadata is read, because
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 STATES = ("--deployed", "--failed", "--pending", "--superseded", "--uninstalled", "--uninstalling")
 # States of a record that was deployed. Helm sets the last two on the record of the deployed revision.
 _DEPLOYED = ("deployed", "superseded", "uninstalling", "uninstalled")
+# Variables by which helm would use another cluster, or would keep and find its records elsewhere than in Secrets.
+_OTHER_RELEASES = ("HELM_DRIVER", "HELM_KUBE", "HELM_NAMESPACE")
 # A value, and the same value without secrets.
 _Shown = tuple[Any, Any]
 
@@ -144,9 +147,11 @@ class Release:
 
 
 class Helm:
-    """The helm program. Connection and namespace come from the options of the module."""
+    """The helm program. Connection and namespace come from the options of the module, not from the environment."""
 
     def __init__(self, module: AnsibleModule) -> None:
+        for name in [name for name in os.environ if name.startswith(_OTHER_RELEASES)]:
+            del os.environ[name]
         self._module = module
         self._helm = AnsibleHelmModule(module=module)
 

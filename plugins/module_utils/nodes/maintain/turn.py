@@ -41,6 +41,11 @@ class Turn:
                 f"{others} would be changed at the same time",
                 f"add {self.host} to the group kube_control_plane, whose hosts are changed one at a time",
             )
+        if self.node not in {node["metadata"]["name"] for node in self.nodes}:
+            yield self._error(
+                f"the cluster lists no control plane {self.node}, so the others may be missing as well",
+                "`kubectl get nodes --selector node-role.kubernetes.io/control-plane` has to show all of them",
+            )
         life = Known(self.nodes, self.members).life(self.node, self.own) if self.own else None
         if life:
             yield self._error(

@@ -230,3 +230,13 @@ def test_no_control_plane_is_taken_beside_one_that_a_run_takes(place: str, mark:
 
     assert bool(refused) == (place != "cp2" and (mark in MARKS or ready != "True"))
     assert all(place in text and "Nothing more was changed" in text for text in refused)
+
+
+@pytest.mark.parametrize("missing", ["cp1", "cp2"])
+def test_a_turn_is_never_given_for_want_of_evidence(missing: str) -> None:
+    """A list of nodes without the server itself may lack the others, too."""
+    seen = Seen("True", kubelet=True, member="healthy", address=OWN)
+    nodes = [node for node in seen.nodes if node["metadata"]["name"] != missing]
+    refused = turn(seen, nodes=nodes, etcd={}, etcd_health=[])
+    assert bool(refused) == (missing == "cp2")
+    assert turn(seen, nodes=[], etcd={}, etcd_health=[])
