@@ -17,6 +17,8 @@ from typing import Any
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
 
+from .secrets import redacted
+
 _ROLES = Path(__file__).resolve().parents[2] / "roles"
 Read = Callable[[Collection[str]], Mapping[str, Any]]
 
@@ -75,7 +77,7 @@ def _typed(role: str, names: Collection[str], given: Mapping[str, Any]) -> dict[
     spec = specification(role)
     result = ArgumentSpecValidator({name: spec[name] for name in names}).validate(dict(given))
     if result.error_messages:
-        raise ValueError(f"role {role}: {'; '.join(result.error_messages)}. Next: correct its options.")
+        raise ValueError(f"role {role}: {'; '.join(redacted(result.error_messages))}. Next: correct its options.")
     empty = {name: value for name, value in given.items() if value == {}}  # without the defaults of suboptions
     values = result.validated_parameters | empty
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

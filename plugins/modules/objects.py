@@ -152,6 +152,8 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import INVENTORY
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.hops import Hop
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
 ARGUMENTS: dict[str, Any] = {
@@ -175,6 +177,9 @@ NAMESPACE_TIMEOUT_S = 120
 
 
 def change(kube: KubeClient, params: dict[str, Any], inventory: str) -> Outcome:
+    [subject] = [name for name in SUBJECTS[0] if params[name] is not None]
+    if not params[subject]:
+        raise HopError(Hop.SPEC, seen=f"{subject} is empty. Nothing was changed", fix=f"set {subject} to a name")
     if params["part_of"]:
         wanted = (params["part_of"], params["kinds"], params["objects"], inventory)
         return make_objects(kube, *wanted, namespaces=params["namespaces"])

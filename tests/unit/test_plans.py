@@ -71,6 +71,18 @@ def test_a_text_has_the_type_of_its_option(role: str, kind: type[Any], field: st
             typed(role, kind, field, **{variable: "neither"})
 
 
+@pytest.mark.parametrize(
+    ("role", "kind", "field", "variable"), FIELDS, ids=lambda value: getattr(value, "__name__", value)
+)
+def test_an_option_of_a_wrong_type_is_shown_without_a_login(
+    role: str, kind: type[Any], field: str, variable: str
+) -> None:
+    if specification(role)[variable]["type"] in ("bool", "dict", "float", "int"):
+        with pytest.raises(ValueError, match="Next: correct its options") as error:
+            typed(role, kind, field, **{variable: "https://me:pa55W0rdOfMine@proxy:3128"})
+        assert "pa55W0rdOfMine" not in str(error.value)
+
+
 def test_each_shared_option_is_of_a_plan() -> None:
     shared = {variable for _role, _kind, _field, variable in FIELDS if variable.startswith("kubegpu_")}
     assert {*specification("_common")} <= shared | {"kubegpu_inventory_id"}
