@@ -209,7 +209,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.server import ap
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.apt_key import download
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host import ROOM, read_host
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.masked_module import MaskedModule
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.ports import unreached
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.port_reach import unreached
 
 REPOSITORY: dict[str, Any] = {
     "name": {"type": "str", "required": True},

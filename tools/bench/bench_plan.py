@@ -86,7 +86,7 @@ def subjects(autoscalers: int) -> list:
         Trace,
     )
     from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.replay_plan import Subject
-    from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaling import (
+    from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaling_rules import (
         default_scale_down,
         default_scale_up,
     )

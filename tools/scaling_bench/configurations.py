@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from plugins.module_utils.autoscaling.scaling import dead_time_s
+from plugins.module_utils.autoscaling.scaling_rules import dead_time_s
 
 NAMESPACE = "bench"
 MINIMUM, MAXIMUM, TARGET_PERCENT = 1, 8, 60.0

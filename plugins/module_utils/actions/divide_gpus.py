@@ -11,7 +11,8 @@ from ..autoscaling.gpu_shares import Claimant, divide
 from ..autoscaling.spec import Autoscaler
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from ..kube.capacity import NVIDIA, gpus_per_pod, nodes_are_added
+from ..kube.capacity import NVIDIA, gpus_per_pod
+from ..kube.node_pools import nodes_are_added
 from ..kube.objects import Manifest, pod_spec, pods_per_replica
 from ..kube.resource_claims import class_of, devices_of, limits_of, whole_gpus
 from ..reading.change_reader import ChangeReader

@@ -10,7 +10,8 @@ from ..cluster.errors import ApiError
 from ..cluster.kube import EVENTS, PODS, KubeClient
 from ..cluster.parallel import all_in_parallel
 from ..formats.times import timestamp
-from ..kube.objects import Manifest, has_ended
+from ..kube.objects import Manifest
+from ..kube.pods import has_ended
 from ..proof import manifests
 from ..proof.due_proofs import Due
 from ..proof.verdict import Basis, Ended, Verdict, missing_room, node_verdict

@@ -14,7 +14,7 @@ from ..autoscaling.backends import (
     needs_scaled_object,
     unused_rules,
 )
-from ..autoscaling.behaviors import describe_behaviors
+from ..autoscaling.behavior_texts import describe_behaviors
 from ..autoscaling.manifests import RuleOptions, is_shared, selectors_of
 from ..autoscaling.spec import Autoscaler, read_keys
 from ..cluster.kube import HPAS, SCALED_OBJECTS, KubeClient

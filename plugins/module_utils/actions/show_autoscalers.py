@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..autoscaling.behaviors import describe_behaviors
+from ..autoscaling.behavior_texts import describe_behaviors
 from ..autoscaling.manifests import metric_of
 from ..autoscaling.spec import Autoscaler
 from ..cluster.kube import KubeClient

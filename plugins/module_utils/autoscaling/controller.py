@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..kube.quantity import parse_quantity
 from .replicas import DEFAULT_TOLERANCE, Tolerance
-from .scaling import ScalingPolicy, ScalingRules
+from .scaling_rules import ScalingPolicy, ScalingRules
 
 Limit = Literal["", "policy", "disabled", "maximum", "minimum"]
 

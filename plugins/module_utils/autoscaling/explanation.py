@@ -16,7 +16,7 @@ from .replicas import (
     desired_replicas_by_value,
     desired_replicas_together,
 )
-from .scaling import ScalingRules
+from .scaling_rules import ScalingRules
 
 # A decision is visible up to one scrape of kube-state-metrics later.
 _LATE_S = 60

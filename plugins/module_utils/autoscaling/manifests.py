@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from textwrap import indent
 from typing import Any
 
+from ..kube.api_versions import HPA_VERSION
 from ..kube.labels import (
     AUTOSCALER_ANNOTATION,
     DEAD_TIME_ANNOTATION,
@@ -22,7 +23,7 @@ from ..kube.labels import (
     namespace_of,
 )
 from ..kube.labels import labels as inventory_labels
-from ..kube.objects import HPA_VERSION, Manifest
+from ..kube.objects import Manifest
 from ..kube.quantity import format_quantity, parse_quantity
 from . import defaults
 from .controller import Behavior
@@ -32,7 +33,7 @@ from .metrics import PROFILES, Metric, Profile, smoothed_interval_s, sustained_n
 from .pod_names import pod_names
 from .pod_owners import FROZEN_STATES, lost_pods, pods_of
 from .promql import quoted
-from .scaling import ASSUMED_DEAD_TIME_S, LONGEST_DEAD_TIME_S, ScalingRules, dead_time_behind
+from .scaling_rules import ASSUMED_DEAD_TIME_S, LONGEST_DEAD_TIME_S, ScalingRules, dead_time_behind
 from .spec import (
     ADAPTER,
     EXTERNAL,

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from ..errors import HopError
 from ..hops import Hop
 from .dcgm_fields import ENGINE_ACTIVE, GPU_UTIL
+from .defaults import TARGET_PERCENT
 from .inputs import read_by
 from .kube_names import is_label_value, is_qualified_name
 from .options import is_text, shown
@@ -188,7 +189,7 @@ def _own_metric(given: Mapping[str, Any]) -> Metric:
     return Metric(name, query, per="pod" if per == "pod" else "workload", selector=labels)
 
 
-def _metric(name: str, *sources: Source, unit: str = PERCENT, target_value: float | None = 60) -> Metric:
+def _metric(name: str, *sources: Source, unit: str = PERCENT, target_value: float | None = TARGET_PERCENT) -> Metric:
     """A pod's value is that of the first source with one, because one cluster can have several kinds of servers."""
     series = dict.fromkeys(name for source in sources for name in source.series)
     query, parts = per_pod(sources, name), servers(name, series)
@@ -198,7 +199,7 @@ def _metric(name: str, *sources: Source, unit: str = PERCENT, target_value: floa
 def _gpu_metric(
     name: str,
     values: str,
-    target_value: float = 60,
+    target_value: float = TARGET_PERCENT,
     witnesses: tuple[str, ...] = (),
     counted: tuple[str, ...] = (),
     **parts: Source,
@@ -435,7 +436,11 @@ PROFILES: dict[str, Profile] = {
         ),
         Profile(
             "gpu_util",
-            (_gpu_metric("gpu_util", _UTIL, 60, ("profiled",), ("util",), util=_GPU_UTIL, profiled=_ENGINE),),
+            (
+                _gpu_metric(
+                    "gpu_util", _UTIL, TARGET_PERCENT, ("profiled",), ("util",), util=_GPU_UTIL, profiled=_ENGINE
+                ),
+            ),
         ),
         Profile(
             "gpu_compute",
@@ -475,7 +480,11 @@ PROFILES: dict[str, Profile] = {
         ),
         Profile(
             "shared",
-            (_gpu_metric("shared", _UTIL, 60, ("profiled",), ("util",), util=_PROCESSES_UTIL, profiled=_ENGINE),),
+            (
+                _gpu_metric(
+                    "shared", _UTIL, TARGET_PERCENT, ("profiled",), ("util",), util=_PROCESSES_UTIL, profiled=_ENGINE
+                ),
+            ),
             caveats=(
                 "dcgm-exporter distinguishes pods on one GPU from 4.5.3 on, with KUBERNETES_VIRTUAL_GPUS, hostPID and "
                 "kubernetes.enablePodUID: older ones give each pod the GPU's value; without the last two it is 0",

@@ -12,8 +12,9 @@ from typing import Any
 
 from ..errors import HopError
 from ..hops import Hop
+from ..kube.api_versions import HPA_VERSION, SCALED_OBJECT_VERSION
 from ..kube.labels import AUTOSCALER_ANNOTATION, DEAD_TIME_ANNOTATION, DECISION_ANNOTATION
-from ..kube.objects import HPA_VERSION, Manifest
+from ..kube.objects import Manifest
 from .backend_limits import refuse
 from .keda_rules import WORKLOAD_TYPES, Decisions
 from .kube_names import LONGEST_LABEL
@@ -34,7 +35,7 @@ from .manifests import rule_names as names_of_rules
 from .metrics import Profile, smoothed_interval_s
 from .promql import equal
 from .replicas import DEFAULT_TOLERANCE, Tolerance, in_thousandths
-from .scaling import ScalingRules
+from .scaling_rules import ScalingRules
 from .spec import EXTERNAL, OBJECT, PODS, Autoscaler, MetricTarget, workload_rule_name
 from .zero import faults
 
@@ -175,7 +176,7 @@ def scaled_object(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
     if autoscaler.is_measured:
         annotations[DEAD_TIME_ANNOTATION] = str(autoscaler.dead_time)
     return {
-        "apiVersion": "keda.sh/v1alpha1",
+        "apiVersion": SCALED_OBJECT_VERSION,
         "kind": SCALED_OBJECT,
         "metadata": {
             "name": autoscaler.name,

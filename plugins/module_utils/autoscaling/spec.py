@@ -16,7 +16,7 @@ from .metrics import ACTIVITIES, Metric, Profile, demand_name, sustained_name
 from .options import SMALLEST_QUANTITY, Options, check_values, shown
 from .pod_names import LONGEST_NAME, are_cut, pod_names
 from .raw_metrics import check_raw_metric
-from .scaling import (
+from .scaling_rules import (
     ASSUMED_DEAD_TIME_S,
     LONGEST_DEAD_TIME_S,
     ScalingRules,

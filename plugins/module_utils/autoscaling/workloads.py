@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..kube.objects import HPA_VERSION
+from ..kube.api_versions import HPA_VERSION
 from .spec import API_VERSIONS
 
 Given = Mapping[str, Any]

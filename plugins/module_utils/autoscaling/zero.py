@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..formats.feature_gates import FLAG, SCALE_TO_ZERO, SCALES_TO_ZERO_MINOR, gate_of
-from .scaling import ScalingRules
+from .scaling_rules import ScalingRules
 from .spec import EXTERNAL, OBJECT, PODS, Autoscaler, MetricTarget
 
 _GATES_FLAG = f"--{FLAG}="

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from ..kube.objects import Manifest, condition, phase
+from ..kube.objects import Manifest, condition
+from ..kube.pods import phase
 
 
 @dataclass(frozen=True)

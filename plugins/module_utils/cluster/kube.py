@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 from ..errors import HopError
 from ..hops import Hop
+from ..kube.api_versions import HPA_VERSION, SCALED_OBJECT_VERSION
 from ..kube.labels import MANAGED_BY, MANAGER, maker
-from ..kube.objects import HPA_VERSION, Manifest, name_of
+from ..kube.objects import Manifest, name_of
 from .errors import ANONYMOUS, ApiError
 from .ownership import is_up_to_date
 from .rights import nobody
@@ -71,7 +72,7 @@ RESOURCE_QUOTAS = Resource("v1", "ResourceQuota", "resourcequotas")
 RESOURCE_SLICES = Resource("resource.k8s.io/v1", "ResourceSlice", "resourceslices", namespaced=False)
 RULES = Resource("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules")
 RUNTIME_CLASSES = Resource("node.k8s.io/v1", "RuntimeClass", "runtimeclasses", namespaced=False)
-SCALED_OBJECTS = Resource("keda.sh/v1alpha1", "ScaledObject", "scaledobjects")
+SCALED_OBJECTS = Resource(SCALED_OBJECT_VERSION, "ScaledObject", "scaledobjects")
 SECRETS = Resource("v1", "Secret", "secrets")
 SERVICES = Resource("v1", "Service", "services")
 SERVICE_MONITORS = Resource("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors")

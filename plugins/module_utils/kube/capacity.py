@@ -170,14 +170,3 @@ def _difference(value: str | None, values: Sequence[str]) -> int:
         return int(value or "") - int(values[0])
     except (ValueError, IndexError):
         return 0
-
-
-def nodes_are_added(nodes: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether nodes are added on demand, by the labels of Karpenter and of GKE, EKS and AKS node groups."""
-    marks = (
-        "karpenter.sh/",
-        "cloud.google.com/gke-nodepool",
-        "eks.amazonaws.com/nodegroup",
-        "kubernetes.azure.com/agentpool",
-    )
-    return any(label.startswith(marks) for node in nodes for label in node["metadata"].get("labels") or {})

@@ -15,16 +15,12 @@ from typing import Any
 
 # An object, or a part of one. It is read; a builder annotates its own dict.
 Manifest = Mapping[str, Any]
-HPA_VERSION = "autoscaling/v2"
 # Namespace and name.
 Key = tuple[str, str]
 
 # Exit codes of a process that was stopped: SIGKILL and SIGTERM.
 KILLED = (137, 143)
 
-# The kubelet's reasons to reject a pod that was scheduled to its node: no devices are left for it, or any of them.
-NO_DEVICES_LEFT = re.compile(r"UnexpectedAdmissionError|OutOf.+|TopologyAffinityError")
-_REJECTED = re.compile(rf"{NO_DEVICES_LEFT.pattern}|NodeAffinity")
 _EVENT_TIMES = ("lastTimestamp", "eventTime", "firstTimestamp")
 _NVML = re.compile(r"nvml|libnvidia-ml|no NVIDIA GPU|could not load|driver/library version mismatch", re.IGNORECASE)
 
@@ -64,19 +60,6 @@ def condition(manifest: Manifest, kind: str) -> Mapping[str, Any]:
 
 def is_ready(manifest: Manifest) -> bool:
     return condition(manifest, "Ready").get("status") == "True"
-
-
-def phase(pod: Manifest) -> str:
-    return str((pod.get("status") or {}).get("phase", "Unknown"))
-
-
-def has_ended(pod: Manifest) -> bool:
-    return phase(pod) in ("Succeeded", "Failed")
-
-
-def was_rejected(pod: Manifest) -> bool:
-    """Whether the kubelet rejected the pod after it was scheduled to the node."""
-    return phase(pod) == "Failed" and bool(_REJECTED.fullmatch(pod["status"].get("reason") or ""))
 
 
 def is_unseen(workload: Manifest) -> bool:

@@ -10,7 +10,8 @@ from typing import Any
 
 from .capacity import gpus_per_pod
 from .known_components import EXPORTER, HOST_ENGINE, Container, plugin_container
-from .objects import Manifest, containers_of, environment, flag, phase
+from .objects import Manifest, containers_of, environment, flag
+from .pods import phase
 
 VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 # What the toolkit takes for a privileged container.

@@ -9,7 +9,8 @@ from typing import Any
 
 from ..chain.state.nodes import gpu_nodes as nodes_with_gpus
 from ..kube.capacity import gpus_of, gpus_per_pod
-from ..kube.objects import Manifest, condition, has_ended, is_ready, labels_of, name_of
+from ..kube.objects import Manifest, condition, is_ready, labels_of, name_of
+from ..kube.pods import has_ended
 from ..kube.quantity import parse_quantity
 from ..server.fabric import COMPLETED
 from ..server.gpu_node import OURS

@@ -12,7 +12,8 @@ from ..chain.waiting_pods import Awaited, report
 from ..errors import HopError, enumeration
 from ..hops import Hop
 from ..kube.labels import NAME_LABEL
-from ..kube.objects import Manifest, condition, has_ended, statuses
+from ..kube.objects import Manifest, condition, statuses
+from ..kube.pods import has_ended
 from . import manifests
 from .cuda import CudaRun, cuda_errors, missing_gpus, read, together, unfinished_fabric, unrequested_gpus
 from .due_proofs import Due, ProofPlan, in_use, may_count

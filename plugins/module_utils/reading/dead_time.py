@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..autoscaling.manifests import measured_dead_time
-from ..autoscaling.scaling import dead_time_s
+from ..autoscaling.scaling_rules import dead_time_s
 from ..autoscaling.spec import Autoscaler
 from ..cluster.errors import ApiError
 from ..hops import Hop

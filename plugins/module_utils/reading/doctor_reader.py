@@ -44,7 +44,8 @@ from ..hops import Hop
 from ..kube.capacity import gpus_per_pod
 from ..kube.known_components import ABOUT_GPUS
 from ..kube.labels import is_managed
-from ..kube.objects import Key, Manifest, has_ended, is_ready, key_of, pod_spec, was_rejected
+from ..kube.objects import Key, Manifest, is_ready, key_of, pod_spec
+from ..kube.pods import has_ended, was_rejected
 from ..proof.record import NAME, NAMESPACE, Entry, record_of
 from .history import read_history
 from .intervals import Intervals

@@ -7,7 +7,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.cont
     Controller,
     Decision,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaling import ScalingPolicy, ScalingRules
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaling_rules import (
+    ScalingPolicy,
+    ScalingRules,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.expl
     explain,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.replay import PlannedMetric, Setting, Trace
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaling import ScalingPolicy, ScalingRules
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaling_rules import (
+    ScalingPolicy,
+    ScalingRules,
+)
 
 GPU = PlannedMetric("gpu", "pods", 60, most=100)
 ONE_IN_15_S = ScalingRules(0, (ScalingPolicy("Pods", 1, 15),), "Max")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.behaviors import describe_behaviors
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.behavior_texts import describe_behaviors
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import (
     RuleOptions,
     autoscaler_of,

@@ -20,7 +20,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.repl
     desired_replicas_by_total,
     desired_replicas_by_value,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaling import ScalingPolicy, ScalingRules
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaling_rules import (
+    ScalingPolicy,
+    ScalingRules,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

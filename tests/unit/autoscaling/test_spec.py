@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaling import ScalingPolicy
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaling_rules import ScalingPolicy
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import (
     Autoscaler,
     Target,

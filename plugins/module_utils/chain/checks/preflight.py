@@ -11,8 +11,9 @@ from ...autoscaling.spec import OBJECT
 from ...diagnosis.check import CheckResult, FindingTypes, check
 from ...errors import enumeration
 from ...hops import Hop
-from ...kube.capacity import gpus_of, may_run_on, nodes_are_added, replicas_that_fit
+from ...kube.capacity import gpus_of, may_run_on, replicas_that_fit
 from ...kube.labels import hand_over, is_managed, is_of, maker
+from ...kube.node_pools import nodes_are_added
 from ...kube.objects import labels_of
 from ..finding_texts import labels_text
 from ..prometheus_objects import why_not_selected

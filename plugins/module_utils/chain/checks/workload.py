@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
 from ...hops import Hop
-from ...kube.capacity import nodes_are_added, pods_within, replicas_that_fit
+from ...kube.capacity import pods_within, replicas_that_fit
+from ...kube.node_pools import nodes_are_added
 from ...kube.objects import Manifest, clock, condition, key_of, made_s, name_of, owners, unix, youngest
 from ...kube.resource_claims import limits_of
 from ..controller_reports import undone_rescales

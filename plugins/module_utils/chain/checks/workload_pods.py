@@ -8,20 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
 from ...hops import Hop
-from ...kube.objects import (
-    NO_DEVICES_LEFT,
-    Manifest,
-    condition,
-    got_on_s,
-    is_ready,
-    last_seen,
-    made_s,
-    name_of,
-    phase,
-    trouble,
-    unix,
-    youngest,
-)
+from ...kube.objects import Manifest, condition, got_on_s, is_ready, last_seen, made_s, name_of, trouble, unix, youngest
+from ...kube.pods import NO_DEVICES_LEFT, phase
 from ..controller_reports import SCHEDULER, SILENT_S, silence_s
 from ..finding_texts import condition_text
 from ..state.autoscaler import AutoscalerState

@@ -9,7 +9,8 @@ from functools import cached_property
 
 from ...kube.known_components import EXPORTER, plugin_container
 from ...kube.label_selectors import labels_match
-from ...kube.objects import Manifest, is_ready, labels_of, name_of, phase
+from ...kube.objects import Manifest, is_ready, labels_of, name_of
+from ...kube.pods import phase
 from ...kube.visible_devices import got_by_variable
 
 

@@ -14,9 +14,9 @@ from ...kube.known_components import gives_gpus_by_dra
 from ...kube.objects import Key, Manifest, key_of, youngest
 from ...kube.resource_claims import Devices, Needs, devices_of, needs_of, pods_on, whole_gpus
 from .agents import Agents
+from .ages import Clock
 from .api import ApiState
 from .autoscaler import AutoscalerState
-from .clock import Clock
 from .nodes import gpu_nodes, is_up, offers_gpus, open_nodes
 from .prometheus import PrometheusState, Row
 from .proposal import Proposal

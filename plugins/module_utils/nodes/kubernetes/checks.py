@@ -16,7 +16,8 @@ from ..findings import seen_on
 from ..membership.control_planes import ControlPlane
 from ..membership.etcd_members import majority_loss
 from . import paths as files
-from .decisions import OLDEST, Kubernetes
+from .decisions import Kubernetes
+from .options import OLDEST_KUBERNETES
 
 _KUBERNETES = FindingTypes(Hop.KUBERNETES)
 
@@ -137,8 +138,8 @@ def control_planes_have_an_address(node: Kubernetes) -> Iterator[CheckResult]:
 
 VERSION_UNFIT = _KUBERNETES.error(
     "KUBERNETES_VERSION_UNFIT",
-    f"the role supports Kubernetes {OLDEST} and later, and kubeadm needs the exact release",
-    f"set kubernetes_version to a release in full, 1.36.3-* for instance, of {OLDEST} or later",
+    f"the role supports Kubernetes {OLDEST_KUBERNETES} and later, and kubeadm needs the exact release",
+    f"set kubernetes_version to a release in full, 1.36.3-* for instance, of {OLDEST_KUBERNETES} or later",
     before="refuse",
 )
 

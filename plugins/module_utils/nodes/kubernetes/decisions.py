@@ -22,10 +22,9 @@ from ..membership.liveness import Known, Life
 from ..survey.host import Host
 from . import paths as files
 from .kubeadm import APPLIED_AT_ONCE, FIXED, HPA_PROGRAMS, PHASES, Kubeadm, scales_to_zero
-from .options import AnsibleController, KubernetesOptions
+from .options import OLDEST_KUBERNETES, AnsibleController, KubernetesOptions
 from .pod_network import in_the_way
 
-OLDEST = "1.34"
 REPOSITORY = "https://pkgs.k8s.io/core:/stable:"
 PACKAGES = ("kubelet", "kubeadm", "kubectl")
 
@@ -190,7 +189,7 @@ class Kubernetes:
 
     @property
     def is_too_old(self) -> bool:
-        return not self.options.release or numbers(self.options.release) < numbers(OLDEST)
+        return not self.options.release or numbers(self.options.release) < numbers(OLDEST_KUBERNETES)
 
     @property
     def apt(self) -> AptSet:

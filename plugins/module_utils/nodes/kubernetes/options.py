@@ -10,6 +10,9 @@ from typing import Any
 
 from ..apt.versions import any_revision
 
+# The oldest release that the role installs.
+OLDEST_KUBERNETES = "1.34"
+
 
 @dataclass(frozen=True)
 class KubernetesOptions:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaling import (
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaling_rules import (
     dead_time_s,
     default_scale_down,
     default_scale_up,

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.ports import unreached
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.port_reach import unreached
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .scaling import ScalingRules
+from .scaling_rules import ScalingRules
 from .spec import Autoscaler
 
 
