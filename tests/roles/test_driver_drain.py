@@ -74,3 +74,16 @@ def test_a_bare_server_waits_for_no_cluster(clusters: list[str], node: dict[str,
     }
 
     assert RoleValues("nvidia_driver", {}, told)[back["when"]] == goes_back
+
+
+@pytest.mark.parametrize("file", ["main", "preflight"])
+def test_a_newer_runtime_is_due_on_a_node(file: str) -> None:
+    """The conditions after the drain read the same plans: without them each node would stay drained."""
+    [block] = yaml.safe_load((ROLES / f"maintain/tasks/{file}.yml").read_text())
+    newer = {"steps": {"upgrade": True}, "refused": []}
+    role = RoleValues("maintain", {}, {**block["vars"], "__containerd_plan": newer})
+    [plan] = yaml.safe_load((ROLES / "maintain/tasks/plan.yml").read_text())
+    conditions = [task["when"] for task in yaml.safe_load((ROLES / "maintain/tasks/node.yml").read_text())[1:3]]
+
+    assert role[plan["kubegpu.autoscale.plan"]["survey"]["runtime"].strip("{} ")]
+    assert [role[condition] for condition in conditions] == [True, False]

@@ -130,6 +130,14 @@ def test_no_result_takes_the_name_of_a_variable_of_the_role(role: str) -> None:
     assert given & registered == set()
 
 
+def test_no_play_sets_a_variable_of_a_role() -> None:
+    """A role's vars win over those of a play, which then have no effect."""
+    loader = DataLoader()
+    own = {name for path in (ROOT / "roles").glob("*/vars/**/*.yml") for name in loader.load_from_file(str(path)) or {}}
+    plays = [play for path in (ROOT / "playbooks").glob("*.yml") for play in _tasks(path)]
+    assert {name for play in plays for name in play.get("vars", {})} & own == set()
+
+
 def _tasks(file: Path) -> Any:
     return yaml.safe_load(file.read_text())
 
