@@ -108,4 +108,4 @@ def test_a_role_has_its_filters_compiled_before_its_tasks(tmp_path: Path) -> Non
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
 
     assert done.returncode == 0, done.stdout
-    assert len(re.findall(r"module_utils\.components\.alerts$", done.stderr, re.MULTILINE)) == 1
+    assert len(re.findall(r"module_utils\.report\.run_summary$", done.stderr, re.MULTILINE)) == 1
