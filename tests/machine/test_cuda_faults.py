@@ -181,4 +181,4 @@ def test_a_gpu_that_is_not_on_the_bus(machine: dict[str, str], tmp_path: Path) -
     found = doctor(known)
     assert list(found) == ["GPU_MISSING"]
     assert found["GPU_MISSING"]["seen"] == ["1 of 2 expected GPUs are on the PCI bus"]
-    assert "nvidia_driver_expected_gpus: 1" in found["GPU_MISSING"]["fix"]
+    assert "set nvidia_driver_expected_gpus to the number of GPUs" in found["GPU_MISSING"]["fix"]
