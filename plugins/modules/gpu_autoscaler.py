@@ -82,9 +82,9 @@ seealso:
     description: Returns the same objects as a list of manifests, without a cluster.
   - module: kubegpu.autoscale.gpu_doctor
     description: Explains why an autoscaler does not scale.
-  - plugin: kubegpu.autoscale.gpu_autoscaling
-    plugin_type: role
+  - name: The role gpu_autoscaling
     description: Applies the autoscalers of an inventory with this module.
+    link: https://github.com/kubegpu/autoscale/blob/main/roles/gpu_autoscaling/README.md
 """
 
 EXAMPLES = r"""

@@ -61,7 +61,7 @@ def policy(kube: client.ApiClient) -> Iterator[None]:
         with suppress(ApiException):  # the controller was faster
             create(kube, made("ServiceAccount", "default", namespace=name))
     classes = [made("RuntimeClass", name, "node.k8s.io/v1", handler="nvidia") for name in CLASSES]
-    policies = list(yaml.safe_load_all((ROOT / "docs" / "isolation" / "policy.yml").read_text()))
+    policies = yaml.safe_load((ROOT / "docs" / "isolation" / "policy.yml").read_text())["items"]
     for document in (*classes, *policies):
         create(kube, document)
     deadline = time.monotonic() + 60

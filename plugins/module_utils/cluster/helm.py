@@ -179,7 +179,7 @@ def read_release(helm: Helm, kube: KubeClient, wanted: WantedRelease) -> Release
     found = managed or _find(helm, wanted)
     if not found:
         return Release(wanted.inventory)
-    [row, *_], begun = found, bool(managed)
+    row, begun = found[0], bool(managed)
     shown = json.loads(helm.run("status", wanted.name, "--output=json"))
     values = shown.get("config") or {}
     helm.mask(values)  # the release can have another manager

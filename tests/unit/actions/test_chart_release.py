@@ -126,7 +126,12 @@ def test_a_run_that_waited_for_another_does_not_undo_it() -> None:
 
 
 def test_a_kind_of_a_crd_is_merged_and_a_cluster_wide_object_has_no_namespace() -> None:
-    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"}, "rules": []}
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "r", "annotations": OURS},
+        "rules": [],
+    }
     path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/r"
     after = {**role, "rules": [{}]}
     answers = {f"GET {path}": role, f"PATCH {path}": iter([refusal(415, "unsupported media type"), after])}
@@ -137,7 +142,7 @@ def test_a_kind_of_a_crd_is_merged_and_a_cluster_wide_object_has_no_namespace() 
     first, second = [request for request in transport.requests if request.method == "PATCH"]
     assert first.content_type == "application/strategic-merge-patch+json"
     assert second.content_type == "application/merge-patch+json"
-    assert second.body["metadata"] == {"name": "r", "labels": WANTED.labels}
+    assert second.body["metadata"] == {"name": "r", "labels": WANTED.labels, "annotations": OURS}
 
 
 def test_a_missing_kind_is_named() -> None:

@@ -345,7 +345,7 @@ def member(folder: Path, check: str = "", ask: str = "") -> dict[str, Any]:
 def by_url(text: str) -> dict[str, str]:
     """Of NAME=URL,NAME=URL, as etcd has it: the names by URL."""
     pairs = (part.partition("=") for part in text.split(",") if part)
-    return {url: name for name, _, url in pairs}
+    return {url: name for name, _equals, url in pairs}
 
 
 def members() -> dict[str, str]:
@@ -519,7 +519,7 @@ def copy_off(made: Path, folder: str, keep: int) -> str:
     words = [sys.executable, __file__, "copy", "--backup", str(made), "--folder", folder, "--keep", str(keep)]
     child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8")
     try:
-        _, problem = child.communicate(timeout=COPY_WAIT)
+        _output, problem = child.communicate(timeout=COPY_WAIT)
     except subprocess.TimeoutExpired:
         child.kill()
         child.returncode = -9  # do not wait for it
