@@ -8,16 +8,16 @@ the input's targets, in each rule that is made. Rows of other jobs and clusters 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from .dcgm_fields import ENGINE_ACTIVE, GPU_UTIL, any_of
 from .promql import equal, one_of
 
 # Labels of the scrape targets: each with a value, or with several of which one must match.
-Labels: TypeAlias = "Mapping[str, str | Sequence[str]]"
-Selectors: TypeAlias = "Mapping[str, Labels]"
+Labels = Mapping[str, Any]
+Selectors = Mapping[str, Labels]
 
 # Labels by which a Prometheus with several clusters distinguishes them.
 _OF_CLUSTER = ("cluster", "cluster_name", "cluster_id", "k8s_cluster", "k8s_cluster_name")
