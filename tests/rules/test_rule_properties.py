@@ -195,7 +195,7 @@ def queue(pod: Pod, fleet: Fleet) -> float | None:
 
 
 def in_flight(pod: Pod, fleet: Fleet) -> float | None:
-    held = (whole(things_of(pod, fleet.servers, both(*names), names[0])) for names in zip(RUNNING, QUEUES, strict=True))
+    held = (whole(things_of(pod, fleet.servers, both(*names), *names)) for names in zip(RUNNING, QUEUES, strict=True))
     return first(sum(values) for values in held if values)
 
 
