@@ -534,7 +534,7 @@ def test_a_release_of_another_inventory_is_adopted_or_stays(release: Release) ->
 
 @pytest.mark.parametrize("of", [{}, {"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "theirs"}])
 def test_an_object_of_another_under_the_name_of_one_stays(release: Release, of: dict[str, str]) -> None:
-    """It was made after that of the release was deleted."""
+    """It was created after the object of the release was deleted."""
     release.install(ours=True)
     rights, name = release.rights, f"{release.namespace}-reader"
     rights.delete_cluster_role(name)
@@ -543,10 +543,10 @@ def test_an_object_of_another_under_the_name_of_one_stays(release: Release, of: 
 
     present = release.run("chart_present")
     assert present.returncode == 2
-    assert f"ClusterRole {name} has the name of an object of release exporter, but is not of it" in present.stdout
+    assert f"ClusterRole {name} exists, but does not belong to release exporter" in present.stdout
     absent = release.run("chart_absent")
     assert absent.returncode == 0
-    assert f"ClusterRole {name} stays" in absent.stdout + absent.stderr
+    assert f"ClusterRole {name} is kept" in absent.stdout + absent.stderr
     assert rights.read_cluster_role(name).metadata.resource_version == theirs.metadata.resource_version
     assert release.objects.list_namespaced_service(release.namespace).items == []
     rights.delete_cluster_role(name)

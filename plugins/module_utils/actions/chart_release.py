@@ -8,7 +8,7 @@ release that helm cannot remove.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from socket import gethostname
@@ -45,8 +45,6 @@ OUTSIDE = (
     Resource(_RBAC, "RoleBinding", "rolebindings"),
     SERVICES,
 )
-# The served kinds of an API version, by name.
-Served = Callable[[str], Mapping[str, Resource]]
 
 
 def ensure_release(helm: Helm, kube: KubeClient, wanted: WantedRelease, outcome: Outcome) -> None:
@@ -88,8 +86,8 @@ def remove_release(helm: Helm, kube: KubeClient, wanted: WantedRelease, outcome:
             return
         objects = release_objects(helm, release, wanted)
         kinds = [f"{manifest['apiVersion']}/{manifest['kind']}" for manifest in objects]
-        others = [title for title, live in _live_objects(kube, objects) if not _is_of(live, wanted)]
-        outcome.warnings += [f"{title} stays: it is not of release {wanted.name} any more" for title in others]
+        others = [title_of(live) for _resource, live in _live_objects(kube, objects) if not _is_of(live, wanted)]
+        outcome.warnings += [f"{title} is kept: it no longer belongs to release {wanted.name}" for title in others]
         if release.status == "deployed" and not others and not missing_kinds(kube, kinds):
             outcome.changed = True
             if not kube.dry_run:
@@ -99,14 +97,14 @@ def remove_release(helm: Helm, kube: KubeClient, wanted: WantedRelease, outcome:
         _note(outcome, _delete_leftovers(kube, wanted))
 
 
-def _live_objects(kube: KubeClient, objects: Iterable[Manifest]) -> Iterator[tuple[str, Manifest]]:
-    """Those of a release that exist, with their titles."""
+def _live_objects(kube: KubeClient, objects: Iterable[Manifest]) -> Iterator[tuple[Resource, Manifest]]:
+    """The existing objects that have the kind, namespace and name of one of `objects`. Kinds may be missing."""
     served = cache(kube.discover)
     for manifest in objects:
         resource, metadata = served(manifest["apiVersion"]).get(manifest["kind"]), manifest["metadata"]
-        live = resource and kube.get(resource, metadata["name"], metadata["namespace"])
-        if live:
-            yield title_of(live), live
+        live = kube.get(resource, metadata["name"], metadata["namespace"]) if resource else None
+        if resource and live is not None:
+            yield resource, live
 
 
 def missing_kinds(kube: KubeClient, kinds: Iterable[str]) -> list[str]:
@@ -203,7 +201,7 @@ def restored(
     """Restore objects of the release one by one, and yield those that differed: before, and after.
 
     Fields that others added stay. Secrets are not restored, because their diff would be shown.
-    Raises: HopError if another object has the name of one.
+    Raises: HopError if an object with the same name does not belong to the release.
     """
     served = cache(kube.discover)
     for manifest in objects:
@@ -227,9 +225,9 @@ def restored(
         if before is not None and not _is_of(before, wanted):
             raise HopError(
                 "helm",
-                seen=f"{title_of(before)} has the name of an object of release {wanted.name}, but is not of it. "
-                "It was not changed",
-                fix="if nothing needs it, delete it and run again; otherwise remove the release",
+                seen=f"{title_of(before)} exists, but does not belong to release {wanted.name}, whose chart has an "
+                "object with this name. It was not changed",
+                fix="if it is not needed, delete it and run again; otherwise remove the release",
             )
         after = kube.create(resource, labelled) if before is None else kube.merge(resource, labelled)
         if differs(before, after):
@@ -242,13 +240,9 @@ def _delete_objects(helm: Helm, kube: KubeClient, wanted: WantedRelease, release
     Helm fails if one of its kinds is no longer served, and after an interrupted installation. PersistentVolumeClaims
     and objects that the chart keeps are not deleted.
     """
-    served = cache(kube.discover)
-    for manifest in release_objects(helm, release, wanted):
-        resource = served(manifest["apiVersion"]).get(manifest["kind"])
-        if resource is None or _is_kept(manifest):
-            continue
-        live = kube.get(resource, manifest["metadata"]["name"], manifest["metadata"]["namespace"])
-        if live is not None and _is_of(live, wanted) and kube.delete(resource, live, partial(_is_of, wanted=wanted)):
+    objects = [manifest for manifest in release_objects(helm, release, wanted) if not _is_kept(manifest)]
+    for resource, live in _live_objects(kube, objects):
+        if _is_of(live, wanted) and kube.delete(resource, live, partial(_is_of, wanted=wanted)):
             yield title_of(live)
     yield from _delete_records(kube, read_records(kube, wanted))
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 STATES = ("--deployed", "--failed", "--pending", "--superseded", "--uninstalled", "--uninstalling")
 # States of a record that was deployed. Helm sets the last two on the record of the deployed revision.
 _DEPLOYED = ("deployed", "superseded", "uninstalling", "uninstalled")
-# Variables by which helm would use another cluster, or would keep and find its records elsewhere than in Secrets.
+# Environment variables that would make helm use another cluster or namespace, or store its records outside of Secrets.
 _OTHER_RELEASES = ("HELM_DRIVER", "HELM_KUBE", "HELM_NAMESPACE")
 # A value, and the same value without secrets.
 _Shown = tuple[Any, Any]

@@ -54,7 +54,7 @@ def _without_derived(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def server_gpu_facts(servers: Sequence[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """`node` and `facts` of each server that this run surveyed: the result of gpu_facts, and what lies beside it.
+    """`node` and `facts` of each server that this run surveyed: the result of gpu_facts, and what other tasks read.
 
     servers: hosts. hostvars: variables and facts by host.
     """
