@@ -17,7 +17,14 @@ ADDRESS = {"service": "web", "namespace": "x", "port": 9090, "path_prefix": "/pr
 
 
 def prometheus(name: str, *, owned: bool = False, **more: Any) -> dict[str, Any]:
-    return {**found(name, owned=owned), "kind": "Prometheus", "rule_labels": {}, **ADDRESS, **more}
+    return {
+        **found(name, owned=owned),
+        "kind": "Prometheus",
+        "rule_labels": {},
+        "monitor_labels": {},
+        **ADDRESS,
+        **more,
+    }
 
 
 def of_team(team: str, **more: Any) -> dict[str, Any]:
