@@ -323,8 +323,18 @@ def test_turns(counts: list[float], turns: int) -> None:
 
 def test_a_spread_puts_what_is_missing_last() -> None:
     found = spread([3.0, None, 1.0, 2.0], until_s=100)
-    assert (found.minimum, found.median, found.p95, found.maximum) == (1, 2, None, None)
+    assert (found.minimum, found.median, found.p95, found.maximum) == (1, 2.5, None, None)
     assert (found.mean, found.missing, found.number) == (26.5, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("values", "median"),
+    [([3.0, 1.0, 2.0], 2.0), ([4.0, 1.0, 2.0, 3.0], 2.5), ([1.0, 2.0, None, None], None)],
+)
+def test_a_median_of_an_even_number_lies_between_the_two_in_the_middle(
+    values: list[float | None], median: float | None
+) -> None:
+    assert spread(values, until_s=100).median == median
 
 
 def result(configuration: str, reaction_s: float, capacity_s: float, peak: int = 5, sync_s: int = 5) -> Result:
