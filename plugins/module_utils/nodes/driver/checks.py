@@ -301,7 +301,7 @@ REBOOT_WITHOUT_EFFECT = _DRIVER.error(
     "DRIVER_REBOOT_WITHOUT_EFFECT",
     "an old module in the initramfs is loaded before the new one",
     "on the node: `lsinitramfs /boot/initrd.img-$(uname -r) | grep -E 'nvidia|nouveau|nova'`; `update-initramfs -u` "
-    "removes it",
+    "removes it, or `dracut --force --regenerate-all` on a system that uses dracut",
 )
 REBOOT_PENDING = _DRIVER.warning(
     "DRIVER_REBOOT_PENDING",
