@@ -6,13 +6,15 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_forks import ansible_playbook
-from collection import COLLECTIONS_PATH
+from collection import COLLECTIONS_PATH, ROOT
 from own_apt import apt_paths
+from task_walk import read
 
 URL = "https://download.example/linux/debian"
 APT = {"name": "docker", "url": URL, "suite": "bookworm", "components": "stable", "packages": ["containerd.io"]}
@@ -114,3 +116,43 @@ def test_a_dead_source_of_others_does_not_stop_the_set(tmp_path: Path, own_is_th
             env={**os.environ, "APT_CONFIG": str(tmp_path / "apt.conf")}, capture_output=True, text=True,
         )  # fmt: skip
         assert "2.1" in offered.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("apt-get"), reason="takes root and apt")
+def test_a_dead_source_does_not_stop_what_needs_no_set(tmp_path: Path) -> None:
+    """Kernels of `maintain` and of prebuilt modules, components of Debian, and the end of a removal."""
+    sources = tmp_path / "sources.list.d"
+    for folder in (sources, tmp_path / "var/lib/apt/lists/partial", tmp_path / "var/cache/apt/archives/partial"):
+        folder.mkdir(parents=True)
+    (tmp_path / "status").touch()
+    (tmp_path / "apt.conf").write_text(APT_CONFIG.format(folder=tmp_path) + 'Acquire::Retries "0";\n')
+    (sources / "dead.list").write_text(DEAD)
+    notify = {"ansible.builtin.command": "true", "notify": "Refresh the apt cache"}
+    update = {"ansible.builtin.include_role": {"name": "kubegpu.autoscale._common", "tasks_from": "apt_update"}}
+    tasks = [{**update, "vars": {"_common_apt_needed": []}}, notify]
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    environment = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH, "APT_CONFIG": str(tmp_path / "apt.conf")}
+    done = ansible_playbook("-i", "localhost,", "play.yml", cwd=tmp_path, env=environment)
+    said = " ".join((done.stdout + done.stderr).split())
+
+    assert done.returncode == 0, said
+    assert "WARNING: apt -> localhost: apt does not read all of its sources:" in said
+
+
+def test_lists_are_updated_in_one_place() -> None:
+    """Elsewhere a dead source would stop the role."""
+    folder = ROOT / "roles"
+    files = [path for part in ("tasks", "handlers") for path in sorted(folder.glob(f"*/{part}/*.yml"))]
+    assert len(files) > 100
+    updating = [str(path.relative_to(folder)) for path in files if _updates(read(path))]
+    assert updating == ["_common/tasks/apt_update.yml", "_common/handlers/main.yml"]
+
+
+def _updates(entry: Any) -> bool:
+    if isinstance(entry, (list, tuple)):
+        return any(map(_updates, entry))
+    if not isinstance(entry, Mapping):
+        return False
+    argv = entry.get("argv") or []
+    return "update_cache" in entry or ("update" in argv and "apt-get" in argv) or any(map(_updates, entry.values()))
