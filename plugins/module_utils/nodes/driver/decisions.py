@@ -243,6 +243,7 @@ class Driver:
             pinned=PINNED,
             also_pinned=(Pin(("nvlsm",), self.options.nvlsm_version),),
             unattended=UNATTENDED + (UNATTENDED_KERNEL if self.is_prebuilt else ()),
+            services=("nvidia-fabricmanager.service", "nvidia-persistenced.service"),
         )
 
     # The kernel package that the server upgrades to.
