@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import replace
 from typing import Any
 
@@ -86,6 +87,29 @@ def test_a_node_does_not_reboot_into_a_kernel_without_the_module() -> None:
     assert problem in broken
     assert "It stays cordoned" in broken
     assert "apt-get install linux-headers-6.1.0-41-amd64" in broken
+
+
+def booted(image: float, boot: int, **facts: Any) -> dict[str, Any]:
+    text = b64encode(f"cpu 1 2\nbtime {boot}\nprocesses 3\n".encode()).decode()
+    return plan(facts=PENDING | facts, image={"stat": {"exists": True, "ctime": image}}, boot={"content": text})
+
+
+def test_a_node_does_not_reboot_again_for_a_kernel_that_the_boot_loader_skips() -> None:
+    """GRUB_DEFAULT on an older kernel: each run would drain and reboot every node, and never come to an end."""
+    made = booted(1000.5, 2000, next_boot_problem="no module")
+    assert (made["due"], made["broken"]) == ([], [])
+    assert not made["reboot"]["required"]
+    assert not made["steps"]["maintain"]
+    [notice] = made["notices"]
+    assert "6.1.0-41-amd64 is installed, and the boot loader started 6.1.0-40-amd64" in notice
+    assert "GRUB_DEFAULT" in notice
+
+
+@pytest.mark.parametrize(("image", "boot"), [(3000.5, 2000), (0, 2000), (1000.5, 0)])
+def test_a_kernel_that_came_after_the_boot_is_due(image: float, boot: int) -> None:
+    made = booted(image, boot)
+    assert made["reboot"]["required"]
+    assert made["notices"] == []
 
 
 def test_a_server_that_cannot_be_drained_is_not_maintained() -> None:
