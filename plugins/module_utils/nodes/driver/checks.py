@@ -208,19 +208,20 @@ def packages_can_move(driver: Driver) -> Iterator[CheckResult]:
 
 COMPONENTS_MISSING = _DRIVER.error(
     "DRIVER_COMPONENTS_MISSING",
-    "the driver's packages depend on these components",
-    "on the node: add {missing} to the line `Components: main` of /etc/apt/sources.list.d/debian.sources, or behind "
-    "`main` in /etc/apt/sources.list, and run `apt-get update`",
+    "the driver's packages, or packages that they depend on, are in these components",
+    "on the node: add {missing} to the line `Components: main` of /etc/apt/sources.list.d/{file}, or behind `main` in "
+    "/etc/apt/sources.list, and run `apt-get update`",
     before="refuse",
 )
 
 
-@check("apt uses the components of Debian that the driver depends on", COMPONENTS_MISSING)
+@check("apt uses the components of the distribution that the driver depends on", COMPONENTS_MISSING)
 def components_are_enabled(driver: Driver) -> Iterator[CheckResult]:
-    if driver.missing_components and "Debian/main" in driver.survey.components:
-        missing = ", ".join(driver.missing_components)
-        seen = f"uses Debian without {missing}"
-        yield seen_on(driver.host, COMPONENTS_MISSING, seen, missing=" ".join(driver.missing_components))
+    distribution = driver.host.distribution
+    if driver.missing_components and f"{distribution}/main" in driver.survey.components:
+        seen = f"uses {distribution} without {', '.join(driver.missing_components)}"
+        words = {"missing": " ".join(driver.missing_components), "file": f"{distribution.lower()}.sources"}
+        yield seen_on(driver.host, COMPONENTS_MISSING, seen, **words)
 
 
 KEY_NOT_ENROLLED = _DRIVER.error(

@@ -90,7 +90,7 @@ class DriverSurvey:
     """What was read on the server so far. An answer is None until it was queried.
 
     packages:   packages of the driver and of kernels.
-    components: Debian's components in apt, `Debian/main`; empty if not queried.
+    components: the distribution's components in apt, `Debian/main`; empty if not queried.
     key_test:   mokutil's answer.
     offered:    output of `apt-cache madison`.
     shown:      output of nvidia-smi, one line per GPU: PCI address, release, persistence mode.
@@ -293,14 +293,14 @@ class Driver:
         return tuple(
             package
             for package in self.survey.packages
-            if re.match(r"([0-9]+:)?[3-9][0-9]{2}\.", package.version) and not apart.match(package.name)
+            if re.match(r"([0-9]+:)?[3-9][0-9]{2}\.", package.version) and not apart.match(package.base)
         )
 
     @cached_property
     def misnamed(self) -> tuple[Package, ...]:
         """Packages of another flavour or source, at any version."""
         pattern = re.compile(self.set.misnamed[self.flavour])
-        return tuple(package for package in self.survey.packages if pattern.match(package.name))
+        return tuple(package for package in self.survey.packages if pattern.match(package.base))
 
     @cached_property
     def foreign(self) -> tuple[Package, ...]:
@@ -333,10 +333,12 @@ class Driver:
     @property
     def move(self) -> tuple[str, ...]:
         """Arguments of one apt-get transaction: packages with versions to install, and with a dash those to remove."""
-        misnamed = names(self.misnamed)
-        comes = [name for name in names(self.foreign) if name not in misnamed and name in self.offered]
-        wanted = list(dict.fromkeys([*self.apt.packages, *comes]))
-        goes = [name for name in names(self.foreign) if name not in {*wanted, *self.extra}]
+        foreign, misnamed = names(self.foreign), names(self.misnamed)
+        comes = [name for name in foreign if name not in misnamed and name in self.offered]
+        # Named too, because apt would later remove what only a metapackage needed that goes now.
+        stays = [name for name in names(self.installed) if name not in foreign]
+        wanted = list(dict.fromkeys([*self.apt.packages, *comes, *stays]))
+        goes = [name for name in foreign if name not in {*wanted, *self.extra}]
         return (*(f"{name}={self.version}" for name in wanted), *self.extra, *(f"{name}-" for name in goes))
 
     # Queries of the server's programs.
@@ -361,7 +363,7 @@ class Driver:
 
     @property
     def missing_components(self) -> tuple[str, ...]:
-        present = {component.removeprefix("Debian/") for component in self.survey.components}
+        present = {component.rpartition("/")[2] for component in self.survey.components}
         return tuple(component for component in self.set.components if component not in present)
 
     @property

@@ -120,11 +120,11 @@ BESIDE = {
     ),
     "prebuilt for a cloud's kernel": (
         Machine(**UBUNTU | {"kernel": "6.8.0-1036-aws"}, options=PREBUILT, compiler="gcc-13"),
-        ["linux-modules-nvidia-580-server-open-aws"],
+        ["linux-modules-nvidia-580-server-open-aws", "nvidia-modprobe"],
     ),
     "prebuilt, before Turing": (
         Machine(**UBUNTU, devices=(V100,), options=PREBUILT),
-        ["linux-modules-nvidia-580-server-generic"],
+        ["linux-modules-nvidia-580-server-generic", "nvidia-modprobe"],
     ),
     "NVLink 5": (
         Machine(devices=(B200, BRIDGE)),
@@ -401,7 +401,11 @@ REFUSED = {
     ),
     "Debian without contrib": (
         Machine(components=("main", "non-free-firmware")),
-        "uses Debian without contrib. Cause: the driver's packages depend on these components",
+        "uses Debian without contrib. Cause: the driver's packages, or packages that they depend on, are in these",
+    ),
+    "prebuilt without multiverse": (
+        Machine(**UBUNTU, options=PREBUILT, components=("main", "restricted", "universe")),
+        "uses Ubuntu without multiverse",
     ),
     "Debian's own without its components": (
         Machine(system="Debian 13", options=ARCHIVE, components=("main",)),
