@@ -224,6 +224,24 @@ def components_are_enabled(driver: Driver) -> Iterator[CheckResult]:
         yield seen_on(driver.host, COMPONENTS_MISSING, seen, **words)
 
 
+FABRIC_MANAGER_LAGS = _DRIVER.error(
+    "DRIVER_FABRIC_MANAGER_LAGS",
+    "each release of Ubuntu's fabric manager depends on the same release of the driver",
+    "on the node: `apt-get update`, then `apt-cache policy {packages}`; run this again when both have the same "
+    "release, or set nvidia_driver_source: cuda_repo",
+    before="refuse",
+)
+
+
+@check("apt can install the fabric manager with the driver", FABRIC_MANAGER_LAGS)
+def fabric_manager_fits(driver: Driver) -> Iterator[CheckResult]:
+    answer = driver.survey.solution
+    if answer and answer.rc != 0 and "unmet dependencies" in answer.words:
+        seen = f"cannot install driver {driver.version} with its fabric manager from Ubuntu's archive"
+        packages = " ".join([*driver.fabric_packages, *driver.packages[:1]])
+        yield seen_on(driver.host, FABRIC_MANAGER_LAGS, seen, packages=packages)
+
+
 KEY_NOT_ENROLLED = _DRIVER.error(
     "DRIVER_KEY_NOT_ENROLLED",
     "with Secure Boot the kernel loads signed modules only, and the key that DKMS signs with is not enrolled",
@@ -498,6 +516,7 @@ BEFORE = (
     pods_keep_their_driver,
     packages_can_move,
     components_are_enabled,
+    fabric_manager_fits,
     key_is_enrolled,
 )
 AFTER = (

@@ -92,6 +92,7 @@ class DriverSurvey:
     packages:   packages of the driver and of kernels.
     components: the distribution's components in apt, `Debian/main`; empty if not queried.
     key_test:   mokutil's answer.
+    solution:   answer of `apt-get --simulate` to the packages of the archive.
     offered:    output of `apt-cache madison`.
     shown:      output of nvidia-smi, one line per GPU: PCI address, release, persistence mode.
     described:  full output of nvidia-smi, if NVSwitches connect the GPUs.
@@ -104,6 +105,7 @@ class DriverSurvey:
     packages: tuple[Package, ...] = ()
     components: tuple[str, ...] = ()
     key_test: Answer | None = None
+    solution: Answer | None = None
     offered: Answer | None = None
     shown: Answer | None = None
     described: Answer | None = None
@@ -353,6 +355,11 @@ class Driver:
         """Whether to query mokutil, if modules must be signed with the server's key."""
         comes = self.facts.loaded is None or bool(self.foreign)
         return self.is_wanted and self.facts.secure_boot and not self.is_prebuilt and comes
+
+    @property
+    def asks_solution(self) -> bool:
+        """Whether apt solves the packages before a change: Ubuntu's fabric manager may lag behind the driver."""
+        return self.is_wanted and self.is_prebuilt and bool(self.fabric_packages)
 
     @property
     def asks_gpus(self) -> bool:

@@ -10,7 +10,7 @@ Sources:
   Debian's archive: packages.debian.org, sources nvidia-graphics-drivers, nvidia-open-gpu-kernel-modules and
   nvidia-persistenced.
 The persistence daemon needs libnvidia-cfg.so.1, and not every branch depends on its package, so it is listed. So is
-nvidia-modprobe, which creates the device files of nvidia-uvm; Ubuntu has it in multiverse, with numbers of its own.
+nvidia-modprobe, which creates the device files of nvidia-uvm; Ubuntu has it in multiverse, at another release.
 """
 
 from __future__ import annotations

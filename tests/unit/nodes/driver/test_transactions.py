@@ -162,6 +162,7 @@ UBUNTU = {
     "Secure Boot, enrolled": Present(more={"secure_boot": True, "enrolled": True}),
     "a cloud's kernel": Present(kernel="aws"),
     "hardware enablement": Present(kernel="generic-hwe"),
+    "a fabric manager that lags": Present(lags=True),
 }
 DEBIANS = {
     "nothing": Present(),
@@ -422,6 +423,11 @@ class Judge:
         )
         machine = machine_of(cell, present, survey, loaded)
         made = self.plan(machine)
+        if made["steps"]["ask_solution"]:
+            root.pin("")
+            root.status(installed)
+            told = root.run(*simulation(made))
+            made = self.plan(machine, solution={"rc": told.returncode, "stdout": told.stdout, "stderr": told.stderr})
         key = (cell.system, cell.source, cell.present, *(repr(made[part]) for part in ("refused", "packages", "steps")))
         if key not in self._verdicts:
             self._verdicts[key] = self._judge(root, installed, machine, made)
@@ -579,6 +585,16 @@ def move_command(made: Mapping[str, Any]) -> list[str]:
     """The role's own command line."""
     template = NativeEnvironment().from_string(move_template())
     return list(template.render(kubegpu_apt_lock_timeout=900, __nvidia_driver_plan=made))
+
+
+def simulation(made: Mapping[str, Any]) -> list[str]:
+    """The role's question before a change."""
+    [argv] = [
+        task["ansible.builtin.command"]["argv"]
+        for task in tasks_of("ask")
+        if "--simulate" in task.get("ansible.builtin.command", {}).get("argv", "")
+    ]
+    return list(NativeEnvironment().from_string(argv).render(__nvidia_driver_plan=made))
 
 
 @pytest.fixture(scope="module")
