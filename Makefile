@@ -3,6 +3,7 @@
 SHELL := /bin/bash -o pipefail
 
 # The system's Python if it is suitable, because distributions optimize it. A build of pyenv takes 1.4 times as long for Ansible's work.
+# The pinned ansible-core depends on it: requirements-lab.txt.
 ifeq ($(origin PYTHON),undefined)
 PYTHON := $(shell /usr/bin/python3 lab/preflight.py fits 2>/dev/null && echo /usr/bin/python3 || echo python3)
 endif
