@@ -16,7 +16,7 @@ PINNED = [
     ("kubernetes", "go.etcd.io/etcd/server/v3", "{etcd}"),
     ("etcd", "go.etcd.io/etcd/etcdctl/v3", "{etcd}"),
     ("etcd", "go.etcd.io/etcd/etcdutl/v3", "{etcd}"),
-    ("kubernetes", "helm.sh/helm/v3", "{helm}"),
+    ("kubernetes", "helm.sh/helm/v4", "{helm}"),
     ("kubernetes", "k8s.io/kube-state-metrics/v2", "{kube-state-metrics}"),
     ("kubernetes", "github.com/prometheus-operator/prometheus-operator", "{prometheus-operator}"),
     ("kubernetes", "github.com/prometheus/alertmanager", "{alertmanager}"),
