@@ -81,7 +81,12 @@ def prometheus_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> l
 
 def is_shared(rule: Manifest) -> bool:
     """Whether the autoscalers of all namespaces may read the rule, so that one team must not change it."""
-    return not namespace_of(rule) and AUTOSCALER_ANNOTATION not in (rule["metadata"].get("annotations") or {})
+    return not namespace_of(rule) and not autoscaler_behind(rule)
+
+
+def autoscaler_behind(rule: Mapping[str, Any]) -> str:
+    """Namespace and name of the one autoscaler that the rule serves; empty if it serves several."""
+    return str((rule["metadata"].get("annotations") or {}).get(AUTOSCALER_ANNOTATION) or "")
 
 
 def rule_names(autoscaler: Autoscaler) -> list[str]:

@@ -12,7 +12,7 @@ from copy import copy
 from functools import cached_property
 
 from ..autoscaling.backends import all_rules, needs_scaled_object
-from ..autoscaling.manifests import RuleOptions, horizontal_pod_autoscaler, resources_of
+from ..autoscaling.manifests import RuleOptions, autoscaler_behind, horizontal_pod_autoscaler, resources_of
 from ..autoscaling.spec import Autoscaler, MetricTarget
 from ..autoscaling.zero import controller_gap
 from ..chain.metrics_owner import Owner
@@ -34,12 +34,12 @@ from ..cluster.kube import (
     KubeClient,
 )
 from ..cluster.metrics_api import group_of
-from ..cluster.ownership import is_up_to_date, other_managers
+from ..cluster.ownership import other_managers
 from ..cluster.prometheus_client import PrometheusClient
 from ..kube.capacity import gpus_of
 from ..kube.labels import MANAGER, is_managed, is_of
 from ..kube.objects import Key, Manifest, key_of
-from .existing_autoscalers import Existing, read_existing, shared
+from .existing_autoscalers import Existing, lacks, read_existing
 from .metric_values import sources_of
 from .query_trial import Trial, try_queries
 from .reader import Reader
@@ -239,15 +239,17 @@ class ChangeReader(Reader):
         return namespace if is_missing else ""
 
 
-def _rules_of_others(autoscalers: Sequence[Autoscaler], existing: Existing, rules: RuleOptions) -> dict[str, Manifest]:
-    """Rules of other inventories that would have to change, by name."""
+def _rules_of_others(
+    autoscalers: Sequence[Autoscaler], existing: Existing, rules: RuleOptions
+) -> dict[str, tuple[Manifest, list[str]]]:
+    """Rules of other inventories that would have to change, by name, each with what it lacks."""
     theirs = {name: rule for name, rule in (existing.rules or {}).items() if not is_of(rule, rules.inventory)}
-    kept = [autoscaler for autoscaler in autoscalers if not autoscaler.adopt]
-    wanted = {rule["metadata"]["name"]: rule for rule in all_rules(kept, rules)} if theirs else {}
+    wanted = {rule["metadata"]["name"]: rule for rule in all_rules(autoscalers, rules)} if theirs else {}
+    adopted = {str(autoscaler) for autoscaler in autoscalers if autoscaler.adopt}
     return {
-        name: theirs[name]
+        name: (theirs[name], missing)
         for name, rule in wanted.items()
-        if name in theirs and not is_up_to_date(theirs[name], shared(theirs[name], rule), MANAGER)
+        if name in theirs and autoscaler_behind(rule) not in adopted and (missing := lacks(theirs[name], rule))
     }
 
 

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 
-from ..autoscaling.manifests import RecordedQueries, autoscaler_of, backend_behind
+from ..autoscaling.manifests import RecordedQueries, autoscaler_of, backend_behind, recordings_of
 from ..autoscaling.scaled_object import hpa_of
 from ..autoscaling.spec import KEDA, Autoscaler
 from ..cluster.errors import ApiError
@@ -15,8 +16,8 @@ from ..cluster.kube import HPAS, RULES, SCALED_OBJECTS, KubeClient
 from ..cluster.listing import list_in, list_in_reach
 from ..errors import HopError
 from ..hops import Hop
-from ..kube.labels import INVENTORY, MANAGED_BY, MANAGER, METRIC_LABEL, inventory_of, is_managed, namespace_of
-from ..kube.objects import Key, Manifest, key_of
+from ..kube.labels import INVENTORY, MANAGED_BY, MANAGER, METRIC_LABEL, is_managed, namespace_of
+from ..kube.objects import Key, Manifest, key_of, seconds
 from .unread_parts import reason
 
 
@@ -145,8 +146,29 @@ def _recorded_queries(kube: KubeClient, namespace: str) -> RecordedQueries:
     return RecordedQueries(())
 
 
-def shared(live: Manifest, wanted: Manifest) -> Manifest:
-    """The wanted rule, with the existing label if it belongs to another inventory."""
-    metadata = wanted["metadata"]
-    labels = {**metadata["labels"], INVENTORY: inventory_of(live)}
-    return {**wanted, "metadata": {**metadata, "labels": labels}}
+def lacks(live: Manifest, wanted: Manifest) -> list[str]:
+    """What a rule of another inventory lacks of the wanted rule, for an error; empty if both can share it.
+
+    Its further labels, annotations, groups and recordings do not matter, nor that it is evaluated more often.
+    """
+    needed = {
+        f"the {part[:-1]} {key}: {value}"
+        for part in ("labels", "annotations")
+        for key, value in (wanted["metadata"].get(part) or {}).items()
+        if key != INVENTORY and (live["metadata"].get(part) or {}).get(key) != value
+    }
+    recorded = [*_recorded(live)]
+    for recording, interval in _recorded(wanted):
+        often = [every for found, every in recorded if found == recording]
+        if not often:
+            needed.add(f"another query of {recording['record']}")
+        elif min(often) > interval:
+            needed.add(f"an evaluation every {interval:g} s")
+    return sorted(needed)
+
+
+def _recorded(rule: Manifest) -> Iterator[tuple[Manifest, float]]:
+    """Each recording rule, and the seconds between its evaluations. Without them, Prometheus has a default interval."""
+    for group in (rule.get("spec") or {}).get("groups") or ():
+        for recording in recordings_of({"spec": {"groups": [group]}}):
+            yield recording, seconds(group.get("interval")) or inf

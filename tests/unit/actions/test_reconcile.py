@@ -74,11 +74,16 @@ def cluster(names: tuple[str, ...], live: list[Manifest], **changes: Any) -> Fak
 
 
 def run(
-    transport: FakeTransport, wanted: list[Autoscaler], *, dry_run: bool = False, rules: RuleOptions = RULE_OPTIONS
+    transport: FakeTransport,
+    wanted: list[Autoscaler],
+    *,
+    dry_run: bool = False,
+    rules: RuleOptions = RULE_OPTIONS,
+    **flags: bool,
 ) -> Any:
     kube = KubeClient(transport, dry_run=dry_run)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
-    return reconcile(kube, prometheus, wanted, rules)
+    return reconcile(kube, prometheus, wanted, rules, **flags)
 
 
 def state_before(transport: FakeTransport, wanted: list[Autoscaler]) -> State:
@@ -834,10 +839,22 @@ def test_inventories_share_a_rule_and_neither_changes_it_under_the_other() -> No
     transport = cluster(("chat",), [theirs, hpa])
     with pytest.raises(HopError) as caught:
         run(transport, wanted, rules=OPTIONS_OF_B)
-    seen = "PrometheusRule kubegpu-gpu: it belongs to inventory a, and inventory b needs different content"
+    seen = "PrometheusRule kubegpu-gpu: it belongs to inventory a, and inventory b needs an evaluation every 1 s"
     assert caught.value.seen == seen
     command = "kubectl -n monitoring label --overwrite prometheusrule kubegpu-gpu kubegpu.autoscale/inventory=b"
     assert caught.value.fix.endswith(command)
+    assert {request.method for request in transport.requests} == {"GET"}
+
+
+def test_the_shared_rule_of_another_inventory_is_not_changed_where_nothing_is_checked() -> None:
+    """shared_rules_only writes without the checks, and so does a run beside which the rule appears."""
+    wanted = autoscalers("chat")
+    theirs = of_inventory_a(manifests(wanted, OPTIONS_OF_B)[0])
+    theirs["spec"]["groups"][0]["interval"] = "9s"
+    transport = cluster(("chat",), [theirs])
+    outcome = run(transport, wanted, rules=OPTIONS_OF_B, shared_rules_only=True)
+    assert (outcome.changed, len(outcome.errors)) == (False, 1)
+    assert "kubegpu-gpu belongs to inventory a" in str(outcome.errors[0])
     assert {request.method for request in transport.requests} == {"GET"}
 
 
