@@ -71,7 +71,7 @@ options:
         choices: [Pods, Object, External]
       target_value: &target_value
         description:
-          - Target average over the pods, in percent or in the query's unit.
+          - Target average over the pods, in percent or in the query's unit. Percent are more than 1 and at most 100.
           - The default depends on the profile, and is 60 percent for most profiles. V(llm_in_flight) has no default.
         type: float
       target_values: &target_values

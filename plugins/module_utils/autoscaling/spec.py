@@ -398,6 +398,9 @@ def _value(options: Options, named: Options | None, metric: Metric, *, leads: bo
         )
     if metric.is_percent and value > 100:
         raise place.error(option, f"is {value:g}, but {metric.name} is in percent", "set it to at most 100")
+    if metric.is_percent and value <= 1:
+        fix = f"set it to {100 * value:g} for {100 * value:g} percent"
+        raise place.error(option, f"is {value:g}, but {metric.name} is in percent, so any load exceeds it", fix)
     return value
 
 
