@@ -12,6 +12,7 @@ author:
 description:
   - Prints each play with the time since the start, each task that changed something or took long, each failure once,
     and the messages of M(ansible.builtin.debug) without quotes. The last play's messages are the last lines of the run.
+  - Messages that begin with C(WARNING) are in colour. They and the warnings of modules are repeated as the last lines.
   - The output of the plugin P(ansible.builtin.default#callback) goes to the log file of C(log_path). With C(-v) it is
     also printed, instead of the short lines.
 extends_documentation_fragment:
@@ -36,6 +37,8 @@ from ansible.release import __version__ as ansible_version
 _LONG_S = 10
 _DEBUG = ("debug", "ansible.builtin.debug", "ansible.legacy.debug")
 _INDENT = " " * 8
+# With this begins what was not found, proven or done, but did not end the run.
+_WARNING = "WARNING"
 
 
 # Since this version, results have public attributes.
@@ -60,6 +63,7 @@ class CallbackModule(Default):
         self._phase = ""
         self._task = _Task()
         self._messages: list[str] = []
+        self._warnings: list[str] = []
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         self._end_task()
@@ -82,7 +86,10 @@ class CallbackModule(Default):
             if result.result.get("changed"):
                 self._task.changed.append(self.host_label(result))
             if result.task.action in _DEBUG:
-                self._messages += _lines(result.result.get(result.task.args.get("var") or "msg") or [])
+                lines = _lines(result.result.get(result.task.args.get("var") or "msg") or [])
+                self._messages += lines
+                self._warnings += [line for line in lines if line.startswith(_WARNING)]
+            self._warnings += [f"{_WARNING}: {text}" for text in result.result.get("warnings") or [] if text]
         super().v2_runner_on_ok(result)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
@@ -109,7 +116,10 @@ class CallbackModule(Default):
         self._show("")
         for line in self._totals(stats):
             self._show(line)
+        self._messages = [line for line in self._messages if not line.startswith(_WARNING)]
         self._show_messages()
+        for line in dict.fromkeys(self._warnings):
+            self._show(line, constants.COLOR_WARN)
 
     def _begin_task(self, task: Any) -> None:
         self._end_task()
@@ -137,7 +147,7 @@ class CallbackModule(Default):
 
     def _show_messages(self) -> None:
         for line in self._messages:
-            self._show(line)
+            self._show(line, constants.COLOR_WARN if line.startswith(_WARNING) else None)
         self._messages = []
 
     def _show(self, line: str, color: str | None = None, seconds: float = 0) -> None:
@@ -156,6 +166,9 @@ class CallbackModule(Default):
         for key, word in (("failures", "Failed"), ("unreachable", "Unreachable")):
             if failed := [host for host, counts in hosts.items() if counts[key]]:
                 yield f"{word}: {', '.join(failed)}"
+        if not hosts:
+            nothing = "nothing ran, because the inventory has none of the hosts. Next: check -i and --limit"
+            self._warnings.append(f"{_WARNING}: {nothing}")
 
 
 class _Task:
