@@ -112,7 +112,9 @@ class DoctorReader(Reader):
         self.read_ahead([*map(self.resource_of, _LISTS), HPAS])
         lists = {name: getattr(self, name) for name in _LISTS}
         if not self._facts:
-            self.gaps.unavailable["facts"] = "node_facts is not given: pass the results of gpu_facts"
+            self.gaps.unavailable["facts"] = (
+                "the inventory has no servers, so their drivers were not read (node_facts of the module)"
+            )
         return State(
             self._now_s,
             user=user,
