@@ -74,8 +74,19 @@ def headline(report: Report) -> str:
     if report["verdict"] == "warning":
         warnings = sum(finding["severity"] == "warning" for finding in report["findings"])
         return f"The chain works, with {counted(warnings, 'warning')}"
+    if nothing := _nothing_there(report):
+        return nothing
     hop = first_broken(report)
     return f"The chain is broken at: {clean(hop['title'])}" if hop else "The chain is broken"
+
+
+def _nothing_there(report: Report) -> str:
+    """For a cluster without GPUs, exporter and Prometheus: there is no chain that could be broken."""
+    has_exporter = any(hop["id"] == Hop.EXPORTER and hop["status"] != "unknown" for hop in report["hops"])
+    lacks_prometheus = any(finding["id"] == "PROMETHEUS_MISSING" for finding in report["findings"])
+    if report["cluster"]["gpu_nodes"] or has_exporter or not lacks_prometheus:
+        return ""
+    return "This cluster has no node with GPUs. It runs no dcgm-exporter. It has no Prometheus"
 
 
 def _unproven(report: Report) -> str:

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.workload_pods import _FAILURES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.diagnosis.check import CheckResult
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.doctor_texts import headline
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.doctor_texts import failure, headline
 from clusters import Cluster, at, crash, ids, turned
 
 BY_ITSELF = "a container exits by itself"
@@ -136,3 +136,14 @@ def test_the_first_line_counts_the_proven_and_names_one_that_is_not() -> None:
     assert ids(report) == []
     assert report["autoscalers"][0]["verified"] is False
     assert headline(report).startswith("0 of 1 autoscaler proven: ml/chat: metrics.k8s.io has no CPU or memory")
+
+
+def test_a_cluster_with_nothing_of_the_chain_gets_three_sentences_and_one_command() -> None:
+    cluster = Cluster(nodes=[], daemon_sets=[], service_monitors=[], prometheuses=[], rule_objects=[])
+    cluster.pods = {}
+    cluster.prometheus = {"error": 'services "kube-prometheus-stack-prometheus" not found', "rules": None, "rows": []}
+    said = failure(cluster.report())
+    assert said.startswith(
+        "This cluster has no node with GPUs. It runs no dcgm-exporter. It has no Prometheus: cluster:"
+    )
+    assert said.count("(fix: run the prometheus_stack role") == 1
