@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from ansible import context
@@ -32,6 +33,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.identity
     inventory_id,
     missing_inventories,
 )
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.run_kubeconfig import kubectl_of
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components import gpu_nodes, helm, keda, stack
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components import gpu_operator as operator
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.chart_values import merged_values
@@ -56,6 +58,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.job imp
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.request_schedule import longest_s
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server.decisions import server_addresses
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.files import differing_files
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.commands import with_commands
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.run_summary import Run, lines
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.role_plan import specification
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import redacted, secrets_in
@@ -112,6 +115,11 @@ def input_faults(sources: Sequence[str], autoscalers: Any = ()) -> list[str]:
         ),
         *row_faults(autoscalers),
     ]
+
+
+def doctor_commands(report: Object, command: str, kubeconfig: str, context: str = "") -> dict[str, Any]:
+    """The doctor's report with commands as fixes."""
+    return with_commands(report, command, kubectl_of(kubeconfig, context), str(Path(__file__).resolve().parents[2]))
 
 
 def chart_values(own: Object, given: Object | None = None, lists: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -224,6 +232,7 @@ class FilterModule:
             "daemon_set_rollout": daemon_set_rollout,
             "dashboard_objects": dashboard_objects,
             "differing_files": differing_files,
+            "doctor_commands": doctor_commands,
             "examined_servers": examined_servers,
             "gpu_node_labels": gpu_node_labels,
             "gpu_nodes": gpu_nodes.gpu_nodes,

@@ -157,3 +157,15 @@ def _is_alive(pid: str) -> bool:
     except (ValueError, OSError):  # another name, or the process of another user
         return True
     return True
+
+
+def kubectl_of(kubeconfig: str, context: str) -> str:
+    """kubectl for this kubeconfig, without options if it reads that file anyway.
+
+    kubeconfig: path as given; empty for kubectl's own.
+    """
+    own = os.environ.get("KUBECONFIG") or "~/.kube/config"
+    is_own = not kubeconfig or Path(kubeconfig).expanduser() == Path(own).expanduser()
+    return " ".join(
+        ["kubectl", *([] if is_own else ["--kubeconfig", kubeconfig]), *(["--context", context] if context else [])]
+    )
