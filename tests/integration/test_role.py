@@ -98,7 +98,7 @@ def test_a_target_that_is_still_to_come_is_named_and_the_others_are_made(
 ) -> None:
     later = {"namespace": "still-to-come", "target": {"kind": "StatefulSet", "name": "train"}, "max_replicas": 2}
     output = play(tmp_path, plane[0].kubeconfig, gpu_autoscaling_autoscalers=[*autoscalers, later])
-    assert "StatefulSet still-to-come/train not found" in output
+    assert "StatefulSet still-to-come/train does not exist" in output
     hpas = client.AutoscalingV2Api(plane[1]).list_namespaced_horizontal_pod_autoscaler
     assert [hpa.metadata.name for hpa in hpas(workloads.namespace).items] == ["chat"]
 
