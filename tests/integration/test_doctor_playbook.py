@@ -151,7 +151,7 @@ def test_a_cluster_that_does_not_answer_is_an_error_beside_the_servers(tmp_path:
     assert (report["verdict"], report["cluster"]["reached"]) == ("broken", False)
     [finding] = [finding for finding in report["findings"] if finding["hop"] == "access"]
     assert finding["id"] == "CLUSTER_UNREACHABLE"
-    assert "nothing listens at https://127.0.0.1:9 (ECONNREFUSED)" in finding["seen"][0]
+    assert "nothing listens at https://127.0.0.1:9: Connection refused" in finding["seen"][0]
 
 
 @pytest.mark.parametrize(("fail_on", "status"), [("error", 0), ("warning", 2)])

@@ -61,7 +61,7 @@ def refused_connection(err: ApiError, server: str) -> LastingFailure | None:
     if not any(isinstance(cause, ConnectionRefusedError) for cause in _chain(err.body)):
         return None
     return _error(
-        f"nothing listens at {server} (ECONNREFUSED)",
+        f"nothing listens at {server}: Connection refused",
         "start the cluster, or correct the address and the port in the kubeconfig",
     )
 
