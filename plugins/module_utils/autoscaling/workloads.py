@@ -77,7 +77,7 @@ def _missing_text(title: str, there: Sequence[str]) -> str:
     same = [other for other in there if _name_in(other).lower() == name.lower()]
     alike = get_close_matches(name, [_name_in(other) for other in there], n=1, cutoff=0.8)
     near = same or [other for other in there if _name_in(other) in alike]
-    return f"{title} does not exist" + (f", but {enumeration(sorted(near))} does" if near else "")
+    return f"{title} does not exist" + (f" (found: {enumeration(sorted(near))})" if near else "")
 
 
 def _name_in(title: str) -> str:

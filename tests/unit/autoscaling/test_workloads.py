@@ -80,5 +80,5 @@ def test_a_missing_target_is_searched_under_other_kinds_namespaces_and_spellings
     found = [[named("ml", "chat"), named("ml", "inference")], [named("web", "chat")]]
     told = autoscaled_workloads([target], [GONE], (), found)
     assert [query["kind"] for query in told["search"]] == ["Deployment", "StatefulSet"]
-    assert told["missing_texts"] == [f"{told['missing'][0]} does not exist" + (f", but {there} does" if there else "")]
+    assert told["missing_texts"] == [f"{told['missing'][0]} does not exist" + (f" (found: {there})" if there else "")]
     assert autoscaled_workloads([target], [EXISTS])["search"] == []
