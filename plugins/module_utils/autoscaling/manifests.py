@@ -247,6 +247,11 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
     )
 
 
+def reads_recorded(autoscaler: Autoscaler) -> bool:
+    """Whether an HPA, of any owner, reads a metric that a rule of this collection records."""
+    return any(metric_target.metric.query for metric_target in autoscaler.metric_targets)
+
+
 def decision_annotation(autoscaler: Autoscaler) -> str:
     """The annotation from which `autoscaler_of` restores the autoscaler of KEDA's HPA.
 

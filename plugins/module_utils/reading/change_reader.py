@@ -13,6 +13,7 @@ from functools import cached_property
 
 from ..autoscaling.backends import all_rules, needs_scaled_object
 from ..autoscaling.manifests import RuleOptions, autoscaler_behind, horizontal_pod_autoscaler, resources_of
+from ..autoscaling.recorded_metrics import RecordedMetric
 from ..autoscaling.spec import Autoscaler, MetricTarget
 from ..autoscaling.zero import controller_gap
 from ..chain.metrics_owner import Owner
@@ -33,7 +34,7 @@ from ..cluster.kube import (
     SCALED_OBJECTS,
     KubeClient,
 )
-from ..cluster.metrics_api import group_of
+from ..cluster.metrics_api import CUSTOM_METRICS, group_of
 from ..cluster.ownership import other_managers
 from ..cluster.prometheus_client import PrometheusClient
 from ..kube.capacity import gpus_of
@@ -56,12 +57,15 @@ class ChangeReader(Reader):
         prometheus: PrometheusClient,
         autoscalers: Sequence[Autoscaler],
         rule_namespace: str,
+        metrics: Sequence[RecordedMetric] = (),
     ) -> None:
-        namespaces = {autoscaler.namespace for autoscaler in autoscalers}
+        """metrics: those to record without an autoscaler."""
+        namespaces = {autoscaler.namespace for autoscaler in autoscalers} | {metric.namespace for metric in metrics}
         super().__init__(kube, namespaces=namespaces, is_strict=True)
         self.prometheus = prometheus
         self._autoscalers = autoscalers
         self._rule_namespace = rule_namespace
+        self._metrics = [one.metric for one in metrics if one.metric]
 
     @cached_property
     def existing(self) -> Existing:
@@ -70,7 +74,7 @@ class ChangeReader(Reader):
 
     @cached_property
     def trial(self) -> Trial:
-        return try_queries(self.prometheus, self._autoscalers)
+        return try_queries(self.prometheus, self._autoscalers, self._metrics)
 
     @cached_property
     def targets(self) -> Mapping[Key, TargetState]:
@@ -191,13 +195,12 @@ class ChangeReader(Reader):
     @property
     def _groups(self) -> list[str]:
         """APIs of the autoscalers' metrics."""
-        return list(
-            dict.fromkeys(
-                group_of(autoscaler, metric_target)
-                for autoscaler in self._autoscalers
-                for metric_target in autoscaler.metric_targets
-            )
-        )
+        groups = [
+            group_of(autoscaler, metric_target)
+            for autoscaler in self._autoscalers
+            for metric_target in autoscaler.metric_targets
+        ]
+        return list(dict.fromkeys([*groups, *([CUSTOM_METRICS] if self._metrics else [])]))
 
     @cached_property
     def claimable(self) -> Sequence[Manifest]:

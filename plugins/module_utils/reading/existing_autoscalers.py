@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 
-from ..autoscaling.manifests import RecordedQueries, autoscaler_of, backend_behind, recordings_of
+from ..autoscaling.manifests import RecordedQueries, autoscaler_of, backend_behind, reads_recorded, recordings_of
 from ..autoscaling.scaled_object import hpa_of
 from ..autoscaling.spec import KEDA, Autoscaler
 from ..cluster.errors import ApiError
@@ -109,7 +109,8 @@ def read_rules(kube: KubeClient, namespace: str) -> dict[str, Manifest] | None:
 def read_autoscalers(
     kube: KubeClient, rule_namespace: str, *, namespace: str | None, keys: Collection[Key]
 ) -> list[tuple[Manifest, Autoscaler]]:
-    """HPAs with their autoscalers: all managed ones in a namespace or the cluster, or named ones.
+    """HPAs with their autoscalers: named ones, or in a namespace or the cluster those that are managed or read a metric
+    that this collection records.
 
     keys: namespaces and names. rule_namespace: namespace of rules, if only a part of the cluster can be read.
     Raises: HopError if one that is named does not exist.
@@ -119,9 +120,10 @@ def read_autoscalers(
     hpas |= _awaited(hpas, read_scaled_objects(kube, namespaces), namespace)
     if missing := [f"{key[0]}/{key[1]}" for key in keys if key not in hpas]:
         raise HopError(Hop.HPA, seen=f"unknown HPA {', '.join(missing)}", fix="run gpu_autoscaler to create it")
-    wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
     queries = _recorded_queries(kube, rule_namespace)
-    return [(hpa, autoscaler_of(hpa, queries.of(hpa))) for hpa in wanted]
+    wanted = [hpas[key] for key in keys] if keys else hpas.values()
+    found = [(hpa, autoscaler_of(hpa, queries.of(hpa))) for hpa in wanted]
+    return [one for one in found if keys or is_managed(one[0]) or reads_recorded(one[1])]
 
 
 def _awaited(
