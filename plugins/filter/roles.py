@@ -58,6 +58,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.job imp
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.request_schedule import longest_s
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server.decisions import server_addresses
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.files import differing_files
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report import conformance
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.commands import with_commands
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.run_summary import Run, lines
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.role_plan import specification
@@ -125,6 +126,11 @@ def doctor_commands(report: Object, command: str, kubeconfig: str, context: str 
 def chart_values(own: Object, given: Object | None = None, lists: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Raises: ValueError if a value for one of the lists is not a list."""
     return merged_values(own, given, lists or {})
+
+
+def conformance_files(proof: Object, form: Object | None = None, servers: Sequence[str] = ()) -> list[dict[str, str]]:
+    files = conformance.conformance_files(plain(proof), plain(form) if form else None, servers)
+    return [{"name": name, "content": content} for name, content in files.items()]
 
 
 def confirmation(request: Object, given: str = "") -> dict[str, str]:
@@ -229,6 +235,8 @@ class FilterModule:
             "chart_values": chart_values,
             "closed_to": refusal,
             "confirmation": confirmation,
+            "conformance_files": conformance_files,
+            "conformance_lines": conformance.conformance_lines,
             "daemon_set_rollout": daemon_set_rollout,
             "dashboard_objects": dashboard_objects,
             "differing_files": differing_files,

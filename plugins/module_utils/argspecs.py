@@ -249,5 +249,6 @@ PROOF: ArgSpec = {
     "chain": {"type": "bool", "default": True},
     "metrics_backend": {"type": "str", "choices": ["adapter", "keda"], "default": "adapter"},
     "repeat": {"type": "bool", "default": False},
+    "conformance": {"type": "bool", "default": False},
     "wait_timeout": {"type": "int", "default": 300},
 }

@@ -11,7 +11,8 @@ description:
   - Reads the metric of each pod in the metrics API and in Prometheus.
   - Computes the reaction time from the configured intervals.
   - With O(verify=true) it waits until each autoscaler and each of O(metrics) is proven to work, as
-    M(kubegpu.autoscale.gpu_autoscaler) does, and fails otherwise. A pipeline can apply with C(verify=false) and verify later.
+    M(kubegpu.autoscale.gpu_autoscaler) does, and fails otherwise. A pipeline can apply with C(verify=false) and verify
+    later.
   - Changes nothing.
 author:
   - kubegpu.autoscale contributors (@kubegpu)
