@@ -181,6 +181,7 @@ result:
         reason: {description: "Why it had to be proven, when it was proven, or why it was not.", type: str}
         text: {description: What is still to be proven of it. Empty if nothing is., type: str}
         gpus: {description: Number of GPUs that have computed., type: int}
+        pods: {description: Number of pods with GPUs that ran side by side in this run., type: int}
         of: {description: Number of GPUs that the node offers., type: int}
         unrequested:
           description:
@@ -223,6 +224,7 @@ result:
         reason: new
         text: ""
         gpus: 8
+        pods: 2
         of: 8
         unrequested: denied
         is_shared: false

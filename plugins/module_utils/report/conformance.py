@@ -64,13 +64,13 @@ def _isolation(proof: Proof) -> Finding:
     open_nodes = [row["node"] for row in nodes if row["status"] != "proven" or row["unrequested"] != "denied"]
     if open_nodes:
         return _unknown(f"{enumeration(open_nodes)} could not be tried")
-    several = [row for row in nodes if row["gpus"] > 1 and not row["is_shared"]]
+    several = [row for row in nodes if row["pods"] > 1 and not row["is_shared"]]
     if not several:
         return _unknown("no node had two free GPUs, so no two pods with a GPU each ran side by side")
     return _shown(
         f"On {enumeration([row['node'] for row in nodes])}, pods saw exactly the GPUs that they requested, and two "
-        f"pods on {several[0]['node']} had no GPU in common. Unprivileged pods without a request saw none, with "
-        "NVIDIA_VISIBLE_DEVICES=all and with and without the RuntimeClass."
+        f"pods on {several[0]['node']} had no GPU in common. Unprivileged pods with "
+        "NVIDIA_VISIBLE_DEVICES=all and no request saw none."
     )
 
 

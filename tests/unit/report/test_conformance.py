@@ -17,7 +17,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.conforman
 )
 
 AT = "2026-11-28T17:00:00+00:00"
-NODE = {"node": "gpu1", "status": "proven", "reason": "new", "text": "", "gpus": 8, "of": 8}
+NODE = {"node": "gpu1", "status": "proven", "reason": "new", "text": "", "gpus": 8, "pods": 2, "of": 8}
 SERIES = {"DCGM_FI_DEV_GPU_UTIL": 8, "DCGM_FI_DEV_FB_USED": 8, "DCGM_FI_DEV_GPU_TEMP": 8, "DCGM_FI_DEV_XID_ERRORS": 3}
 DECISION = {"before": 1, "after": 2, "dry": False, "value": 100.0, "target_value": 50, "seconds": 6.1, "down_s": 7.2}
 PROOF: dict[str, Any] = {
@@ -93,7 +93,7 @@ TAKEN_AWAY: dict[str, list[tuple[Change, str]]] = {
         (node(status="failed"), "failure"),
         (node(status="kept"), "skipped"),
         (node(status="waiting"), "skipped"),
-        (node(gpus=1), "skipped"),
+        (node(pods=1), "skipped"),  # GPUs of an earlier run count in `gpus`
         (node(is_shared=True), "skipped"),
         (lambda proof: proof["nodes"].clear(), "skipped"),
         (lambda proof: proof["nodes"].append({**NODE, "status": "waiting", "unrequested": ""}), "skipped"),
