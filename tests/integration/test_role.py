@@ -10,6 +10,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels impo
 from control_plane import ControlPlane
 from kubernetes import client
 from playbook import changed, local, run_playbook
+from prometheus_rules import rules
 from workloads import Workloads
 
 PART_OF = "app.kubernetes.io/part-of"
@@ -174,3 +175,18 @@ def test_images_are_pulled_ahead_where_the_pods_may_run(
         assert [left.metadata.name for left in apps.list_namespaced_daemon_set(namespace).items] == [
             "kubegpu-images-chat"
         ]
+
+
+def test_a_metric_without_an_autoscaler_goes_with_its_entry(
+    tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], workloads: Workloads
+) -> None:
+    kubeconfig = plane[0].kubeconfig
+    metrics = [{"namespace": workloads.namespace, "name": "queue_depth"}]
+    made = play(tmp_path, kubeconfig, gpu_autoscaling_verify=True, gpu_autoscaling_metrics=metrics)
+    assert changed(made) == 1
+    proof = made.partition("Prove that the recorded metrics reach the metrics API")[2]
+    assert proof.partition("\n")[2].startswith("ok: [localhost]")
+    assert changed(play(tmp_path, kubeconfig, gpu_autoscaling_metrics=metrics)) == 0
+    assert len(rules(plane[1])) == 1
+    assert changed(play(tmp_path, kubeconfig)) == 1
+    assert rules(plane[1]) == []
