@@ -33,7 +33,7 @@ class Finding:
     """What a run shows of one requirement.
 
     status: in the words of the form; empty if the requirement is not shown.
-    seen:   the evidence, or why there is none. is_wrong: whether the run has seen that it is not fulfilled.
+    seen:   the evidence, or why it is missing. is_wrong: whether the run has seen that it is not fulfilled.
     """
 
     status: str

@@ -152,6 +152,6 @@ def maintain_plan(survey: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _boot_time(text: str) -> float:
-    """From /proc/stat, in Unix seconds; 0 if it is not there."""
+    """From /proc/stat, in Unix seconds; 0 if it is missing."""
     found = re.search(r"^btime ([0-9]+)$", text, re.MULTILINE)
     return float(found[1]) if found else 0

@@ -48,7 +48,7 @@ PKI = "etc/kubernetes/pki"
 ETCD = "etcd"
 # Static pods in the order in which they start. The others use the first.
 COMPONENTS = (ETCD, "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-# Reads admin.conf, which is renewed with the others, once. A restore leaves it alone: it has no data.
+# Reads admin.conf, which is renewed with the others, once. A restore does not change it, because it has no data.
 KUBE_VIP = "kube-vip"
 ENDPOINT = "https://127.0.0.1:2379"
 HEALTH = {
