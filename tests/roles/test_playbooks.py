@@ -13,6 +13,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH, ROOT
 from role_values import RoleValues
+from task_walk import TURN, files, role_file
 
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 ON_CONTROLLER = [
@@ -138,6 +139,27 @@ def test_a_role_that_changes_servers_goes_by_facts_of_this_run():
     """`gather_facts: true` believes a cache, where there is one; a task does not."""
     plays = [play for path in PLAYBOOKS for play in yaml.safe_load(path.read_text())]
     assert [play["name"] for play in plays if "hosts" in play and play.get("gather_facts", True)] == []
+
+
+SERIAL = [
+    pytest.param(play, id=f"{path.stem}: {play['name']}")
+    for path in PLAYBOOKS
+    for play in yaml.safe_load(path.read_text())
+    if "serial" in play
+]
+READS = role_file("_common", "facts")
+
+
+@pytest.mark.parametrize("play", SERIAL)
+def test_a_play_of_batches_runs_its_role_as_turns(play: Mapping[str, Any]) -> None:
+    """`any_errors_fatal` or a percentage would end the turns of the others of a batch, which then stay cordoned."""
+    assert not play.keys() & {"any_errors_fatal", "max_fail_percentage", "roles", "pre_tasks", "post_tasks", "strategy"}
+    assert [task["name"] for task in play["tasks"] if not {TURN, READS} & files(task, "")] == []
+    assert any(TURN in files(task, "") for task in play["tasks"])
+
+
+def test_the_playbooks_of_batches_are_those_that_drain_nodes() -> None:
+    assert {param.id.partition(":")[0] for param in SERIAL} >= {"maintain", "upgrade_driver", "upgrade_kubernetes"}
 
 
 def test_an_uninstall_leaves_helm_on_the_controller():
