@@ -144,6 +144,6 @@ def test_a_cluster_with_nothing_of_the_chain_gets_three_sentences_and_one_comman
     cluster.prometheus = {"error": 'services "kube-prometheus-stack-prometheus" not found', "rules": None, "rows": []}
     said = failure(cluster.report())
     assert said.startswith(
-        "This cluster has no node with GPUs. It runs no dcgm-exporter. It has no Prometheus: cluster:"
+        "This cluster has no node with GPUs. It runs no dcgm-exporter. It has no Prometheus: Prometheus "
     )
     assert said.count("(fix: run the prometheus_stack role") == 1

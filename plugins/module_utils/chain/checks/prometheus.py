@@ -54,9 +54,9 @@ PROMETHEUS_UNREACHABLE = _SCRAPE.error(
 
 PROMETHEUS_MISSING = _SCRAPE.error(
     "PROMETHEUS_MISSING",
-    cause="no Prometheus is installed in this cluster",
-    fix="run the prometheus_stack role, which comes with exporter and adapter; for a Prometheus elsewhere set "
-    "prometheus.url (kubegpu_prometheus of the inventory)",
+    cause="no Prometheus is installed in this cluster, or its Service has another name",
+    fix="run the prometheus_stack role, which comes with exporter and adapter; for one that exists set "
+    "prometheus.namespace and prometheus.service, or prometheus.url (kubegpu_prometheus of the inventory)",
     before="await",
 )
 
@@ -64,8 +64,8 @@ PROMETHEUS_MISSING = _SCRAPE.error(
 @check("Prometheus answers", PROMETHEUS_UNREACHABLE, PROMETHEUS_MISSING, needs=("prometheus",))
 def prometheus_answers(state: State) -> Iterator[CheckResult]:
     if state.prometheus.error and _is_missing(state):
-        seen = f"there is no Prometheus object, and no Service {state.prometheus.name}"
-        yield CheckResult(PROMETHEUS_MISSING, "cluster", seen, frozenset({ALL}))
+        seen = "the cluster has neither this Service nor a Prometheus object"
+        yield CheckResult(PROMETHEUS_MISSING, f"Prometheus {state.prometheus.name}", seen, frozenset({ALL}))
     elif state.prometheus.error:
         yield CheckResult(
             PROMETHEUS_UNREACHABLE,
