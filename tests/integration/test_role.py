@@ -110,12 +110,19 @@ def test_an_autoscaler_whose_target_is_gone_is_not_proven(
     workloads: Workloads,
     autoscalers: list[dict[str, Any]],
 ) -> None:
-    """One that is still to come is nothing to prove, and one whose workload somebody has deleted is broken."""
+    """One that is still to come is nothing to prove, and one whose workload somebody has deleted is broken.
+
+    Alone, the playbook verify fails if it has proven nothing. In the playbook site, workloads come after it.
+    """
     kubeconfig, later = plane[0].kubeconfig, {**autoscalers[0], "target": {"name": "later"}}
     play(tmp_path, kubeconfig, gpu_autoscaling_autoscalers=autoscalers)
     variables = {"kubegpu_kubeconfig": str(kubeconfig), "gpu_autoscaling_wait_timeout": 1}
-    coming = run_playbook(tmp_path, "kubegpu.autoscale.verify", {**variables, "gpu_autoscaling_autoscalers": [later]})
-    assert coming.returncode == 0
+    coming = {**variables, "gpu_autoscaling_autoscalers": [later]}
+    alone = run_playbook(tmp_path, "kubegpu.autoscale.verify", coming)
+    assert alone.returncode == 2
+    assert "controller -> proof: nothing was proven." in alone.stdout
+    in_site = run_playbook(tmp_path, "kubegpu.autoscale.verify", {**coming, "kubegpu_proof_required": False})
+    assert in_site.returncode == 0
     client.AppsV1Api(plane[1]).delete_namespaced_deployment("chat", workloads.namespace)
     both = {**variables, "gpu_autoscaling_autoscalers": [*autoscalers, later]}
     gone = run_playbook(tmp_path, "kubegpu.autoscale.verify", both)
