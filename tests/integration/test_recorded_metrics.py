@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from workloads import Workloads
 
 Run = Callable[..., dict[str, Any]]
 USED = {"chat-0": 30.0, "chat-1": 90.0}
+SCRAPED_AFTER_S = 5
 
 
 @pytest.fixture
@@ -51,9 +53,12 @@ def hpa(kube: client.ApiClient, workloads: Workloads) -> None:
 
 
 def test_an_existing_hpa_scales_on_a_recorded_metric_and_is_seen(
-    run: Run, kube: client.ApiClient, workloads: Workloads, monitors: Any, gauge: dict[str, Any]
+    run: Run, kube: client.ApiClient, workloads: Workloads, monitors: Any, gauge: dict[str, Any], chain: MetricChain
 ) -> None:
+    """Its pods are scraped only after the module has created their PodMonitor."""
     hpa(kube, workloads)
+    Timer(SCRAPED_AFTER_S, setattr, (chain.exporter, "text", chain.exporter.text)).start()
+    chain.exporter.text = ""
     made = run(autoscalers=[], metrics=[gauge], verify=True, wait_timeout=PROOF_S)
     assert not made.get("failed"), made
     [recorded] = made["result"]["recorded"]

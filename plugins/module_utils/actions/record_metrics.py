@@ -9,7 +9,7 @@ from typing import Any
 from ..autoscaling.manifests import RuleOptions
 from ..autoscaling.recorded_metrics import KINDS, PART, RecordedMetric, metric_objects
 from ..cluster.errors import ApiError
-from ..cluster.kube import NAMESPACES, KubeClient
+from ..cluster.kube import NAMESPACES, PODS, KubeClient
 from ..cluster.metrics_api import CUSTOM_METRICS, MetricsApi
 from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError, enumeration
@@ -84,17 +84,22 @@ def verify_metrics(
     """Wait until each pod with a value in Prometheus has one in custom.metrics.k8s.io.
 
     deadline: end of the wait; None reads once without a verdict.
-    A metric that no pod reports is not proven, which is a warning: its workload may not exist yet. The entries of
+    A metric that no pod reports is not proven, which is a warning: its workload may not exist yet. If pods of its
+    `scrape` exist, it is waited for, because the first run creates their PodMonitor. The entries of
     `recorded` in the outcome's result have the values, and its errors the first broken hop of each other metric.
     """
     recorded = [metric for metric in metrics if metric.profile]
+    scraped = {str(metric) for metric in recorded if deadline and metric.scrape and _has_pods(kube, metric)}
 
     def look() -> list[dict[str, Any]]:
         return [_observe(kube, prometheus, metric) for metric in recorded]
 
+    def is_coming(entry: dict[str, Any]) -> bool:
+        return bool(entry["missing"]) or (not entry["verified"] and f"{entry['namespace']}/{entry['name']}" in scraped)
+
     entries = wait_until(
         look,
-        lambda seen: deadline is None or not any(one["missing"] for one in seen),
+        lambda seen: deadline is None or not any(map(is_coming, seen)),
         deadline or Deadline(0),
         longest_poll_s=LONGEST_POLL_S,
     )
@@ -109,6 +114,15 @@ def verify_metrics(
                 f"metric {metric} was not proven: its query returns no pod of namespace {metric.namespace}. Next: "
                 "check that Prometheus scrapes the pods, then run the playbook kubegpu.autoscale.verify"
             )
+
+
+def _has_pods(kube: KubeClient, metric: RecordedMetric) -> bool:
+    """Whether there are pods for the PodMonitor. A user may be without the right to list them."""
+    selector = ",".join(f"{name}={value}" for name, value in metric.labels.items())
+    try:
+        return bool(kube.list_metadata(PODS, label_selector=selector, namespace=metric.namespace))
+    except ApiError:
+        return False
 
 
 def _observe(kube: KubeClient, prometheus: PrometheusClient, metric: RecordedMetric) -> dict[str, Any]:
