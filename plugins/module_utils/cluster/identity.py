@@ -211,6 +211,10 @@ def _own_node(cluster: ClusterIdentity, server: ServerIdentity) -> str:
     own = [name for name, machine in cluster.machines.items() if machine and machine == server.machine_id]
     if own:
         return f"; the node of {server.host} is {own[0]}: set kubernetes_node_name to that"
+    if not server.machine_id:
+        return (
+            f"; {server.host} has no ID in /etc/machine-id: `systemd-machine-id-setup; systemctl restart kubelet` on it"
+        )
     if not server.is_member:
         return f"; if {server.host} replaces that machine: `kubectl delete node {server.node}`"
     return "; if /etc/machine-id of the server has changed since its kubelet started: `systemctl restart kubelet` on it"
