@@ -9,8 +9,9 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import labels as labels_of
 from control_plane import ControlPlane
 from kubernetes import client
+from metric_chain import MetricChain
 from playbook import changed, local, run_playbook
-from prometheus_rules import rules
+from prometheus_rules import GROUP, rules
 from workloads import Workloads
 
 PART_OF = "app.kubernetes.io/part-of"
@@ -197,3 +198,20 @@ def test_a_metric_without_an_autoscaler_goes_with_its_entry(
     assert len(rules(plane[1])) == 1
     assert changed(play(tmp_path, kubeconfig)) == 1
     assert rules(plane[1]) == []
+
+
+def test_a_metric_alone_is_created_and_proven_by_the_playbooks(
+    tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], workloads: Workloads, chain: MetricChain
+) -> None:
+    workloads.deployment("chat", gpus=0)
+    workloads.ready_pod("chat-0", app="chat")
+    metric = {"namespace": workloads.namespace, "name": "queue_depth", "scrape": {"port": "metrics"}}
+    options = {"kubegpu_kubeconfig": str(plane[0].kubeconfig), "kubegpu_proof": False}
+    chain.exporter.text = f'queue_depth{{namespace="{workloads.namespace}",pod="chat-0"}} 1\n'
+    with workloads.kind("PodMonitor", f"{GROUP}/v1"):
+        for playbook in ("autoscaling", "verify"):
+            done = run_playbook(
+                tmp_path, f"kubegpu.autoscale.{playbook}", {**options, "gpu_autoscaling_metrics": [metric]}
+            )
+            assert done.returncode == 0
+    chain.exporter.text = ""
