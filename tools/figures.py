@@ -179,8 +179,11 @@ def _data(path: Path) -> Any:
 
 
 def main() -> int:
-    table = yaml.safe_load(TABLE.read_text())
-    found = [problem for page, claims in table.items() for problem in problems(page, (ROOT / page).read_text(), claims)]
+    table = yaml.safe_load(TABLE.read_text()) or {}
+    found = [] if table else [f"{TABLE.name} has no page, so nothing is compared. Restore its rows"]
+    for page, claims in table.items():
+        without = [f"{page}: has no row, so nothing is compared. Restore its rows in {TABLE.name}"]
+        found += problems(page, (ROOT / page).read_text(), claims) if claims else without
     print("\n".join(found) or "figures: all are those of their files")
     return 1 if found else 0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import gates
 import pytest
 import yaml
-from figures import IN_WORDS, ROOT, TABLE, Figure, figures, problems, text_of
+from figures import IN_WORDS, ROOT, TABLE, Figure, figures, main, problems, text_of
 
 README = (ROOT / "README.md").read_text()
 CLAIMS = yaml.safe_load(TABLE.read_text())["README.md"]
@@ -23,6 +23,22 @@ def of_readme(markdown: str) -> list[str]:
 def test_the_figures_of_readme_are_those_of_their_files() -> None:
     assert of_readme(README) == []
     assert len(FIGURES) > 40
+
+
+@pytest.mark.parametrize("table", ["", "{}", "README.md:", "LICENSES/README.md: []\nREADME.md: []"])
+def test_a_table_or_a_page_without_a_row_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], table: str
+) -> None:
+    monkeypatch.setattr("figures.TABLE", tmp_path / "figures.yml")
+    monkeypatch.setattr("figures.ROOT", tmp_path)
+    for page in (tmp_path / "README.md", tmp_path / "LICENSES/README.md"):
+        page.parent.mkdir(exist_ok=True)
+        page.write_text("Nothing to compare.")
+    (tmp_path / "figures.yml").write_text(table)
+    assert main() == 1
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == max(1, table.count("README"))
+    assert all("so nothing is compared. Restore its rows" in line for line in told)
 
 
 def test_it_is_a_gate() -> None:
