@@ -213,7 +213,7 @@ def test_the_playbook_of_several_charts_waits_for_those_that_are_to_be_waited_fo
 @pytest.mark.parametrize(
     ("playbook", "tag", "task"),
     [
-        ("gpu", "gpu_node_labels", "Gather host names"),
+        ("gpu", "gpu_node_labels", "Gather facts"),
         ("gpu", "gpu_node_labels", "Detect the GPUs"),
         ("gpu", "gpu_node_labels_configure", "Detect the GPUs"),
         ("doctor", "gpu_doctor", "Examine each server with the node roles"),
