@@ -24,7 +24,7 @@ requirements:
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible import constants, context
@@ -62,6 +62,7 @@ class CallbackModule(Default):
         self._began = time.monotonic()
         self._phase = ""
         self._task = _Task()
+        self._failed_items: dict[str, list[dict[str, Any]]] = {}
         self._messages: list[str] = []
         self._warnings: list[str] = []
 
@@ -92,13 +93,19 @@ class CallbackModule(Default):
             self._warnings += [f"{_WARNING}: {text}" for text in result.result.get("warnings") or [] if text]
         super().v2_runner_on_ok(result)
 
+    def v2_runner_item_on_failed(self, result: Any) -> None:
+        """Keeps the item for the task's failure, in whose results ansible-core 2.21 does not say which have failed."""
+        self._failed_items.setdefault(result.host.name, []).append(dict(result.result))
+        super().v2_runner_item_on_failed(result)
+
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        items = self._failed_items.pop(result.host.name, [])
         if not ignore_errors:
-            self._show_failure("FAILED", result)
+            self._show_failure("FAILED", result, items)
         super().v2_runner_on_failed(result, ignore_errors)
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
-        self._show_failure("UNREACHABLE", result)
+        self._show_failure("UNREACHABLE", result, self._failed_items.pop(result.host.name, []))
         super().v2_runner_on_unreachable(result)
 
     def v2_on_file_diff(self, result: Any) -> None:
@@ -139,10 +146,11 @@ class CallbackModule(Default):
             self._show(f"{_clock(time.monotonic() - self._began):>6}  {self._phase}")
             self._phase = ""
 
-    def _show_failure(self, word: str, result: Any) -> None:
+    def _show_failure(self, word: str, result: Any, items: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Shows the error of each failed item, or of the task."""
         self._show_phase()
-        for reason in _reasons(result.result):
-            line = f"{_INDENT}{word}: {_name(result.task)} ({self.host_label(result)}): {reason}"
+        for row in items or (result.result,):
+            line = f"{_INDENT}{word}: {_name(result.task)} ({self.host_label(result)}): {_reason(row)}"
             self._show(line, constants.COLOR_ERROR)
 
     def _show_messages(self) -> None:
@@ -220,13 +228,10 @@ def _lines(message: Any) -> list[str]:
     return [str(line) for line in message] if isinstance(message, list) else str(message).splitlines()
 
 
-def _reasons(result: Mapping[str, Any]) -> Iterator[str]:
-    """The error of each failed item, or of the task."""
-    failed = [item for item in result.get("results") or () if isinstance(item, Mapping) and item.get("failed")]
-    for row in failed or (result,):
-        text = str(row.get("msg") or row.get("censored") or "no message; -v shows the result").strip()
-        standard_error = str(row.get("stderr") or "").strip()
-        yield text + (f": {standard_error}" if standard_error and standard_error not in text else "")
+def _reason(result: Mapping[str, Any]) -> str:
+    text = str(result.get("msg") or result.get("censored") or "no message; -v shows the result").strip()
+    standard_error = str(result.get("stderr") or "").strip()
+    return f"{text.removesuffix('.')}: {standard_error}" if standard_error and standard_error not in text else text
 
 
 def _clock(seconds: float) -> str:
