@@ -205,7 +205,7 @@ def fleet(tmp_path: Path, collections: Path) -> Fleet:
 
 ALL = {"cp1", "cp2", "gpu1", "gpu2", "gpu3"}
 UPGRADES = {"upgrade_driver": "nvidia_driver", "upgrade_kubernetes": "kubernetes", "maintain": "maintain"}
-LOOKS = re.compile(r"TASK \[Gather facts\] \*+((?: ok: \[\w+\])*)")
+LOOKS = re.compile(r"TASK \[kubegpu.autoscale._common : Gather facts\] \*+((?: ok: \[\w+\])*)")
 LEFT = [*UPGRADES.items(), ("nodes", "containerd")]
 
 

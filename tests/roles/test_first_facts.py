@@ -27,7 +27,7 @@ PASSWORD = {"ansible_become_password": "pass"}
 
 
 def gather(folder: Path, programs: dict[str, str], *flags: str, **variables: str) -> tuple[int, str]:
-    """Its status and output. programs: the first ones of the PATH. Variables that begin with ANSIBLE are environment."""
+    """Its status and output. programs: the first of the PATH. Variables that begin with ANSIBLE are environment."""
     (folder / "bin").mkdir()
     for name, text in programs.items():
         (folder / "bin" / name).write_text(f"#!/bin/sh\n{text}")
