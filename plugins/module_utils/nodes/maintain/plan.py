@@ -102,9 +102,9 @@ class Maintenance:
 
     @property
     def no_boot(self) -> list[str]:
-        """Why the node must not reboot now."""
-        kernel = self.pending_kernel
-        if not self.facts.next_boot_problem or not kernel:
+        """Why the node must not reboot now, for whatever reason: it may start the kernel that was skipped before."""
+        kernel = self.facts.pending_kernel
+        if not self.facts.next_boot_problem or not kernel or not self.reboot_reason:
             return []
         return [
             f"driver -> kernel: {self.host.name} was not rebooted: {self.facts.next_boot_problem}. It stays cordoned. "
