@@ -52,7 +52,7 @@ ROLE = ROOT / "roles" / "nvidia_driver"
 SPEC = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
 SOURCES = SPEC["nvidia_driver_source"]["choices"]
 SURVEY = yaml.safe_load((ROLE / "tasks" / "survey.yml").read_text())[0]["ansible.builtin.command"]["argv"]
-PATHS = AptPaths(key="", source="", pin="", before="", config="")
+PATHS = AptPaths(**yaml.safe_load((ROOT / "roles/_common/vars/main.yml").read_text())["_common_apt_paths"])
 # Releases of kernels by the suffix of their packages.
 KERNELS = {
     "debian-12": {"amd64": "6.1.0-40-amd64", "cloud-amd64": "6.1.0-40-cloud-amd64"},
