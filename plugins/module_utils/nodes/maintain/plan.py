@@ -102,7 +102,7 @@ class Maintenance:
 
     @property
     def no_boot(self) -> list[str]:
-        """Why the node must not reboot now, for whatever reason: it may start the kernel that was skipped before."""
+        """Why the node must not reboot now. Any reboot may start the kernel that was skipped before."""
         kernel = self.facts.pending_kernel
         if not self.facts.next_boot_problem or not kernel or not self.reboot_reason:
             return []
