@@ -312,7 +312,9 @@ class Driver:
 
     @property
     def held(self) -> tuple[str, ...]:
-        return names(package for package in self.foreign if package.want == "hold")
+        """Packages on hold that the transaction names: apt-get changes or keeps none of them without another option."""
+        moved = {name.partition("=")[0].removesuffix("-") for name in self.move} if self.foreign else ()
+        return names(package for package in self.survey.packages if package.want == "hold" and package.name in moved)
 
     @property
     def replaces_loaded(self) -> bool:
@@ -358,8 +360,9 @@ class Driver:
 
     @property
     def asks_solution(self) -> bool:
-        """Whether apt solves the packages before a change: Ubuntu's fabric manager may lag behind the driver."""
-        return self.is_wanted and self.is_prebuilt and bool(self.fabric_packages)
+        """Whether apt solves the packages before a first driver: Ubuntu's fabric manager may lag behind the driver."""
+        is_first = not self.installed and not self.foreign
+        return self.is_wanted and self.is_prebuilt and bool(self.fabric_packages) and is_first
 
     @property
     def asks_gpus(self) -> bool:

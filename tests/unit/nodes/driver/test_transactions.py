@@ -116,13 +116,15 @@ def at(version: str, *names: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, version) for name in names)
 
 
+# Ubuntu has it at a release of its own.
+SETTINGS = ("nvidia-settings", "")
 UP = {"nvidia_driver_version": "595.91.07-*"}
 DOWN = {"nvidia_driver_version": "580.178.04-*"}
-OPEN_DESKTOP = at(OLD, "nvidia-driver-580-open", "nvidia-settings")
+OPEN_DESKTOP = (*at(OLD, "nvidia-driver-580-open"), SETTINGS)
 
 UBUNTU = {
     "nothing": Present(),
-    "desktop, proprietary": Present(at(OLD, "nvidia-driver-580", "nvidia-settings")),
+    "desktop, proprietary": Present((*at(OLD, "nvidia-driver-580"), SETTINGS)),
     "desktop, open": Present(OPEN_DESKTOP),
     "desktop at the wanted release": Present(at(NEW, "nvidia-driver-580")),
     "desktop, open, newer": Present(at(NEWER, "nvidia-driver-595-open")),
@@ -190,7 +192,7 @@ def gpus() -> dict[str, tuple[str, ...]]:
     """One GPU of each generation, with NVSwitches and without."""
     first = {PciDevice("", NVIDIA, number, 0x0302).generation: number for number in range(0x3FFF, 0, -1)}
     assert set(first) == set(GENERATIONS)
-    found = {}
+    found: dict[str, tuple[str, ...]] = {}
     for generation in GENERATIONS:
         device = f"10de:{first[generation]:04x}"
         found[generation] = (device,)
@@ -517,6 +519,11 @@ class Judge:
         after = self.plan(replace(machine, installed=self.apt.survey(root, installed)))
         if after["packages"]["foreign"]:
             yield f"the next run moves {after['packages']['foreign']}"
+        # Without a question to apt nothing depends on what the archive has by then.
+        if after["refused"] or after["steps"]["ask_solution"]:
+            yield f"the next run asks apt or fails: {after['refused']}"
+        if missing := self._repository(machine, after, installed, root).missing:
+            yield f"the next run installs {missing}"
         drivers = {row.key: row.package.upstream for row in installed if is_part(row.package)}
         if len({*drivers.values()}) > 1:
             yield f"more than one release remains: {drivers}"
@@ -600,6 +607,49 @@ def simulation(made: Mapping[str, Any]) -> list[str]:
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
     return Judge(Apt(tmp_path_factory.mktemp("apt")), tmp_path_factory.mktemp("machines"))
+
+
+@pytest.mark.parametrize("family", [UBUNTU, DEBIANS], ids=["Ubuntu", "Debian"])
+def test_each_state_exists_on_a_system(family: Mapping[str, Present]) -> None:
+    """Otherwise it is not judged."""
+    of_family = [system for system in systems() if presents(system) is family]
+    nowhere = [
+        name
+        for name, present in family.items()
+        if present.names and not any(chosen(system, present) for system in of_family)
+    ]
+    assert nowhere == []
+
+
+@pytest.mark.parametrize(
+    ("system", "source"),
+    [
+        ("debian-12", "cuda_repo"),
+        ("debian-12", "debian"),
+        ("ubuntu-24.04", "cuda_repo"),
+        ("ubuntu-24.04", "ubuntu_prebuilt"),
+    ],
+)
+def test_no_package_on_hold_is_named_in_a_transaction(judge: Judge, system: str, source: str) -> None:
+    """apt-get --yes stops at it, after the drain."""
+    tried, unseen = 0, []
+    for name, present in presents(system).items():
+        state = judge.apt.state(system, name)
+        if state is None or not present.names:
+            continue
+        survey = judge.apt.survey(judge.apt.root(system, True, False), state)
+        machine = machine_of(Cell(system, source, name, "ada"), present, survey, "")
+        made = judge.plan(machine)
+        named = {word.partition("=")[0].removesuffix("-") for word in made["packages"]["move"]}
+        for number, row in enumerate(survey if made["packages"]["foreign"] else []):
+            package, _want, rest = row.split(maxsplit=2)
+            if " installed " in row and re.sub(":amd64$", "", package) in named:
+                held = [*survey[:number], f"{package} hold {rest}", *survey[number + 1 :]]
+                tried += 1
+                if "on hold" not in str(judge.plan(replace(machine, installed=held))["refused"]):
+                    unseen.append(f"{name}: {package}")
+    assert tried
+    assert unseen == []
 
 
 @pytest.mark.parametrize("source", SOURCES)
