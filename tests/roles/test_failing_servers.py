@@ -26,7 +26,6 @@ WORK = [
     {
         "ansible.builtin.fail": {"msg": "broken as the test wants it"},
         "when": "inventory_hostname in broken",
-        "no_log": "{{ is_secret | default(false) }}",
     },
     {
         "ansible.builtin.ping": {},
@@ -296,12 +295,6 @@ def test_the_other_nodes_of_a_batch_end_their_turn_and_no_further_batch_starts(
         assert "The failed task above names the reason." in fleet.said
     else:
         assert "node -> cluster: gpu3 stopped responding. Other nodes of the batch are back in service" in fleet.said
-
-
-def test_a_secret_reason_of_a_turn_is_not_repeated(fleet: Fleet) -> None:
-    fleet.run("maintain", broken="gpu2", is_secret=True)
-    assert "gpu2 failed in its turn" in fleet.said
-    assert "broken as the test wants it" not in fleet.said
 
 
 def test_one_phase_of_the_driver_runs_by_its_tag(fleet: Fleet) -> None:

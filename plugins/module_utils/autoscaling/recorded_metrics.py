@@ -122,14 +122,13 @@ def _contradictions(metrics: Sequence[RecordedMetric], autoscalers: Sequence[Aut
 
 def metric_objects(metrics: Sequence[RecordedMetric], rules: RuleOptions) -> list[Manifest]:
     """A PrometheusRule for each metric, and a PodMonitor for each scrape."""
-    recorded = [_rule(metric, rules) for metric in metrics if metric.profile]
+    recorded = [_rule(metric, metric.profile, rules) for metric in metrics if metric.profile]
     monitors = {key: monitor for metric in metrics if metric.scrape for key, monitor in [_pod_monitor(metric, rules)]}
     return [*recorded, *monitors.values()]
 
 
-def _rule(metric: RecordedMetric, rules: RuleOptions) -> Manifest:
-    assert metric.profile
-    rule = profile_rule(metric.profile, rules, metric.namespace)
+def _rule(metric: RecordedMetric, profile: Profile, rules: RuleOptions) -> Manifest:
+    rule = profile_rule(profile, rules, metric.namespace)
     labels = {"namespace": metric.namespace, "metric_name": metric.name, "job": ""}
     rule["spec"]["groups"][0]["rules"].append({"record": INFO_SERIES, "expr": "vector(1)", "labels": labels})
     return rule
