@@ -219,6 +219,20 @@ def test_a_step_of_few_requests_is_seen_before_two_minutes_have_counted_it(tmp_p
     check(tmp_path, rules(**selectors), {BUSY: "100x210", "asked_total": asked}, expected)
 
 
+@pytest.mark.parametrize(("per_s", "low_per_s", "seen_per_s"), [(55, 7.5, 36), (22, 3, 12)])
+def test_a_step_is_not_seen_later_than_by_a_full_gpu(
+    tmp_path: Path, per_s: float, low_per_s: float, seen_per_s: float
+) -> None:
+    """Less than ten seconds count: enough for a second replica at 20 and 50 ms a request, six seconds after the step."""
+    asked = counter([*[round(2 * low_per_s)] * 60, *[round(2 * per_s)] * 60, *[round(2 * low_per_s)] * 30])
+    offered = "sum(namespace_workload:gpu_demand:offered)"
+    expected = [(f"{offered} < {seen_per_s}", 126, None), (f"{offered} > {1.1 * per_s}", 126, None)]
+    expected += [(f"{offered} > {1.01 * per_s}", at_s, None) for at_s in range(0, 300, 10)]
+    expected += [(f"{offered} > {1.5 * low_per_s}", 260, None)]
+    selectors = {"offered": "asked_total", "served": "asked_total"}
+    check(tmp_path, rules(**selectors), {BUSY: "100x150", "asked_total": asked}, expected)
+
+
 def test_chance_among_few_requests_is_no_step(tmp_path: Path) -> None:
     """Two a second by chance, for forty minutes: what there is at least stays below a tenth more."""
     chance = random.Random(2)
@@ -235,7 +249,7 @@ def test_of_many_requests_nothing_but_their_window_counts(tmp_path: Path) -> Non
     asked = counter([*[400] * 60, *[200] * 30])
     selectors = {"offered": "asked_total", "served": "asked_total"}
     expected = [
-        ("sum(namespace_workload:gpu_demand:least)", 100, None),
+        ("sum(namespace_workload:gpu_demand:least)", 100, 175),
         ("sum(namespace_workload:gpu_demand:offered)", 118, 200),
         ("sum(namespace_workload:gpu_demand:offered)", 126, 100),
     ]

@@ -149,7 +149,9 @@ class Played:
             yield self.run(ORACLE, target, start_s, scaler, Chain(), int(scaler._pods[0]))
 
 
-def plays(load: Load, ways: Sequence[Way], seed: int, starts_s: Sequence[float], sync_s: float) -> list[dict[str, object]]:
+def plays(
+    load: Load, ways: Sequence[Way], seed: int, starts_s: Sequence[float], sync_s: float
+) -> list[dict[str, object]]:
     """All runs of a load with a seed, as JSON has them."""
     played = Played.of(load, seed)
     found = list(played.static())

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import yaml
-
 from scaling_bench.shapes import SHAPES
+
 from traces.plant import Service
 
 _HERE = Path(__file__).parent

@@ -212,7 +212,10 @@ class Plant:
             "rejected": float(numbers[REJECTED] / total),
             "gpu_hours": float(numbers[GPU_S] / 3600),
             "lost": int(numbers[LOST]),
-            **{name: 1e-4 * 10 ** ((int(rank) + 1) / 50) for name, rank in zip(("p50", "p95", "p99"), ranks, strict=True)},
+            **{
+                name: 1e-4 * 10 ** ((int(rank) + 1) / 50)
+                for name, rank in zip(("p50", "p95", "p99"), ranks, strict=True)
+            },
         }
 
 
@@ -411,7 +414,7 @@ _IRATE, _SHORT, _LONG, _LONGEST = product._RATES
 _ENOUGH, _SHORT_S, _LONG_S, _LONGEST_S = _IRATE[2], float(_SHORT[1]), float(_LONG[1]), float(_LONGEST[1])
 _SHORT_RATE, _LONG_RATE, _LONGEST_RATE = (requests / span_s for _name, span_s, requests in product._RATES[1:])
 _SURELY, _STEADY = product._SURELY, product.STEADY
-_BOUND = 2.0  # standard deviations below the rate, for bounds in each window
+_QUICK_S = 5.0
 
 
 @njit(cache=True)
@@ -433,12 +436,12 @@ def _estimate(state, now, interval_s, has_bounds):
         rate = long
     elif longest >= _LONGEST_RATE:
         rate = longest
-    if has_bounds:
-        bound = max(_below(latest, interval_s, _BOUND), _below(_rate(state, now, 5.0), 5.0, _BOUND))
-        bound = max(bound, _below(short, _SHORT_S, _BOUND), _below(long, _LONG_S, _BOUND))
-        bound = max(bound, _below(longest, _LONGEST_S, _BOUND))
-    elif short < _SHORT_RATE:
+    if short < _SHORT_RATE:
         bound = max(_below(short, _SHORT_S, _SURELY), _below(long, _LONG_S, _SURELY))
+    if has_bounds:
+        bound = max(bound, _below(latest, interval_s, _SURELY))
+        if latest < _ENOUGH / interval_s:
+            bound = max(bound, _below(_rate(state, now, _QUICK_S), _QUICK_S - interval_s, _SURELY))
     _push(state.rates, rate)
     _push(state.bounds, bound)
     offered = -1.0

@@ -12,6 +12,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import yaml
+from scaling_bench.configurations import OUR_INTERVALS, TARGET_PERCENT, Configuration, read_configurations
+from scaling_bench.simulation import KnativeDecision
 
 from plugins.module_utils.autoscaling.controller import Behavior, Controller
 from plugins.module_utils.autoscaling.demand import SUSTAINED_S
@@ -22,10 +24,13 @@ from plugins.module_utils.autoscaling.replicas import (
     desired_replicas_by_value,
     desired_replicas_together,
 )
-from plugins.module_utils.autoscaling.scaling_rules import dead_time_s
+from plugins.module_utils.autoscaling.scaling_rules import (
+    ScalingPolicy,
+    ScalingRules,
+    dead_time_s,
+    default_scale_up,
+)
 from plugins.module_utils.autoscaling.spec import Autoscaler
-from scaling_bench.configurations import OUR_INTERVALS, TARGET_PERCENT, Configuration, read_configurations
-from scaling_bench.simulation import KnativeDecision
 from traces.plant import FIRST_RATE, NO_DEMAND, RATE_OR_BOUNDS, Chain, Plant
 
 _HERE = Path(__file__).parent
@@ -49,7 +54,9 @@ class Way:
     targets:     percent of a GPU, or requests that wait for each pod; each is played. shipped: the one of the table.
     autoscaler:  options of gpu_autoscaler beside those of the configuration.
     sustained:   when the HPA reads the least of 15 s beside a demand.
-    estimator:   how a demand estimates the rate of requests.
+    estimator:   how a demand estimates the rate of requests: with `rate`, as bounds of 10 and 30 s below ten a second.
+    by_dead_time: scale by one step for each dead time, and down with a period and a window that follow from it.
+    is_tried:    a variant that is not shipped, to be compared.
     """
 
     name: str
@@ -60,8 +67,9 @@ class Way:
     shipped: float = TARGET_PERCENT
     autoscaler: Mapping[str, Any] = field(default_factory=dict)
     sustained: Literal["always", "after a new pod", "never"] = "always"
-    estimator: Literal["rate", "rate or bounds"] = "rate"
-    intervals: tuple[int, int] = OUR_INTERVALS
+    estimator: Literal["rate", "rate or bounds"] = "rate or bounds"
+    by_dead_time: bool = False
+    is_tried: bool = False
 
     @property
     def configuration(self) -> Configuration:
@@ -81,7 +89,7 @@ class Way:
         configuration = self.configuration
         form = (configuration.metric or {}).get("type", "Pods")
         exporter = configuration.exporter
-        collect_s, scrape_s = (exporter.collect_s, exporter.scrape_s) if exporter else self.intervals
+        collect_s, scrape_s = (exporter.collect_s, exporter.scrape_s) if exporter else OUR_INTERVALS
         if not configuration.is_ours:
             return Chain(
                 collect_s,
@@ -186,6 +194,11 @@ def _behavior(way: Way, chain: Chain, maximum: int, target: float, start_s: floa
     dead_s = dead_time_s(start_s, chain.collect_s + chain.scrape_s + chain.evaluate_s)
     options = {"target": {"name": "any"}, "max_replicas": maximum, "target_value": target} | options
     autoscaler = Autoscaler.from_params({"dead_time_seconds": dead_s} | options)
+    if way.by_dead_time:
+        period_s = max(dead_s, 60)
+        policies = (ScalingPolicy("Pods", 1, period_s), ScalingPolicy("Percent", 25, period_s))
+        down = ScalingRules(max(2 * dead_s, 300), policies, "Min")
+        return Behavior(autoscaler.scale_up if way.has_demand else default_scale_up(dead_s), down)
     return Behavior(autoscaler.scale_up, autoscaler.scale_down)
 
 
@@ -225,7 +238,9 @@ class Oracle:
     period_s = 15.0
     phase_s = 0.0
 
-    def __init__(self, arrivals: np.ndarray, *, target: float, service_s: float, start_s: float, until_s: float) -> None:
+    def __init__(
+        self, arrivals: np.ndarray, *, target: float, service_s: float, start_s: float, until_s: float
+    ) -> None:
         counts = np.bincount((arrivals // self.period_s).astype(int), minlength=math.ceil(until_s / self.period_s) + 1)
         minute = np.convolve(counts, np.ones(4) / (4 * self.period_s), mode="same") * service_s * 100
         ahead = 1 + math.ceil((start_s + self.period_s) / self.period_s)

@@ -226,7 +226,7 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
     ]
     name = labels.get(METRIC_LABEL) or (metric_targets[0].metric.name if metric_targets else "")
     behavior, measured = Behavior.of_hpa(spec), measured_dead_time(hpa)
-    dead_time = measured or dead_time_behind(behavior.scale_up, behavior.scale_down)
+    dead_time = measured or dead_time_behind(behavior.scale_up)
     computed = Autoscaler(
         name=metadata["name"],
         namespace=metadata["namespace"],

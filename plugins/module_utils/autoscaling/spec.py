@@ -18,9 +18,9 @@ from .pod_names import LONGEST_NAME, are_cut, pod_names
 from .raw_metrics import check_raw_metric
 from .scaling_rules import (
     ASSUMED_DEAD_TIME_S,
+    DEFAULT_SCALE_DOWN,
     LONGEST_DEAD_TIME_S,
     ScalingRules,
-    default_scale_down,
     default_scale_up,
     given_rules,
     scale_up_to,
@@ -173,12 +173,21 @@ class Autoscaler:
 
     @property
     def scale_up(self) -> ScalingRules:
-        rules = scale_up_to(self.max_replicas) if self.follows_demand else default_scale_up(self.dead_time)
+        is_at_once = self.follows_demand or self._reads_activity
+        rules = scale_up_to(self.max_replicas) if is_at_once else default_scale_up(self.dead_time)
         return rules.overridden(self.given_scale_up)
 
     @property
     def scale_down(self) -> ScalingRules:
-        return default_scale_down(self.dead_time).overridden(self.given_scale_down)
+        return DEFAULT_SCALE_DOWN.overridden(self.given_scale_down)
+
+    @property
+    def _reads_activity(self) -> bool:
+        """Whether all its metrics are the activity of each pod's GPUs, which ends at 100 percent."""
+        return not self.raw_metrics and all(
+            (metric_target.metric.name in ACTIVITIES, metric_target.type) == (True, PODS)
+            for metric_target in self.metric_targets
+        )
 
     @property
     def needs_dead_time(self) -> bool:
