@@ -126,11 +126,12 @@ def test_a_dead_time_is_needed_unless_all_rules_are_given(
     assert Autoscaler.from_params(params(scale_up=up, scale_down=down)).needs_dead_time is needs
 
 
-def test_a_measured_dead_time_sets_the_pace() -> None:
-    autoscaler = Autoscaler.from_params(params(scale_down={"tolerance": 0.2})).with_dead_time(180)
+def test_a_measured_dead_time_sets_the_pace_of_a_queue() -> None:
+    given = params(metric="llm", target_value=None, scale_down={"tolerance": 0.2})
+    autoscaler = Autoscaler.from_params(given).with_dead_time(180)
     assert {policy.period_seconds for policy in autoscaler.scale_up.policies} == {180}
-    assert {policy.period_seconds for policy in autoscaler.scale_down.policies} == {180}
-    assert autoscaler.scale_down.stabilization_window_seconds == 360
+    assert {policy.period_seconds for policy in autoscaler.scale_down.policies} == {60}
+    assert autoscaler.scale_down.stabilization_window_seconds == 300
     assert autoscaler.scale_down.tolerance == 0.2
 
 
