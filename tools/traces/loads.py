@@ -30,7 +30,7 @@ class BadTrace(Exception):
 class Load:
     """A load and its service.
 
-    form:     of the data: `minutes`, requests a minute; `seconds`, requests of each second; `requests`, each request's time;
+    form:     of the data: `minutes`, requests a minute; `seconds`, requests of each second; `requests`, each time;
               `shape`, one of `make bench`; `rates`, requests a second from a time on.
     first_s:  second of the data at which it begins. scale: of the rate.
     fano:     variance of a minute's requests by their mean, where the data has less.
@@ -78,8 +78,8 @@ def own_load(path: Path, service_s: float, goal_s: float | None = None) -> Load:
     load = Load(path.stem, str(path), "rates", str(path), float(times[-1] - times[0]) / 3600, service)
     if rates.max() * service_s > 60:
         raise BadTrace(
-            f"{path} has up to {rates.max():g} requests a second, which keep {rates.max() * service_s:.0f} GPUs busy at "
-            f"{service_s:g} s each; at most 60 are simulated. Give a smaller --service-seconds, or a part of the load."
+            f"{path} has up to {rates.max():g} requests a second, which keep {rates.max() * service_s:.0f} GPUs busy "
+            f"at {service_s:g} s each; at most 60 are simulated. Give a smaller --service-seconds, or a part of the load."
         )
     return load
 
@@ -92,8 +92,7 @@ def _load(name: str, row: Mapping[str, Any]) -> Load:
 
 
 def rows(path: Path) -> Iterator[dict[str, str]]:
-    opened = gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="")
-    with opened as file:
+    with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as file:
         yield from csv.DictReader(file)
 
 

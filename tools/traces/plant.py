@@ -1,7 +1,7 @@
 """A GPU service on paper: each request, each pod, and each hop up to what an HPA reads.
 
-A pod serves one request at a time, in a fixed time, and lets some wait. A Service sends a request to a random ready pod,
-as kube-proxy does. What the controller decides is not here. The loops are compiled by numba.
+A pod serves one request at a time, in a fixed time, and lets some wait. A request goes to a random ready pod, as
+kube-proxy sends it. What the controller decides is not here. The loops are compiled by numba.
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ def _sample(state, pod, now, value):
 def _advance(state, arrivals, periods, flags, service_s, goal_s, waiting, tick, from_s, until):
     numbers, pods = state.numbers, state.pods
     smooths, joins, of_waiting, estimator = flags[0] > 0, flags[1] > 0, flags[2] > 0, flags[3]
-    parts = int(round(ACTIVITY_S / tick))
+    parts = round(ACTIVITY_S / tick)
     coming = int(numbers[NEXT])
     while numbers[NOW] + tick <= until + 1e-9:
         before = numbers[NOW]
@@ -326,7 +326,7 @@ def _advance(state, arrivals, periods, flags, service_s, goal_s, waiting, tick, 
         numbers[NEXT] = coming
         if now > from_s:
             numbers[GPU_S] += count * tick
-        part = BUSY + int(round(now / tick)) % parts
+        part = BUSY + round(now / tick) % parts
         in_flight = 0.0
         for pod in range(count):
             left = max(pods[pod, FREE] - now, 0.0) if pod < ready else 0.0

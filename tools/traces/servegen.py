@@ -2,7 +2,7 @@
 
     python -m traces.servegen CLIENTS.csv.gz > servegen_m-large_per_second.csv
 
-CLIENTS has one row for a client and ten minutes: client, start_s, requests_per_s, cv, law, shape. As ServeGen does, each
+CLIENTS has one row for a client and ten minutes: client, start_s, requests_per_s, cv, law, shape. As in ServeGen, each
 client is a renewal process with its coefficient of variation and law. A client that sends less keeps both.
 """
 
