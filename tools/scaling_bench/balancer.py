@@ -1,9 +1,9 @@
 """The load of all workloads of the benchmark, and who serves it: requests are played here, not sent.
 
-Each workload follows a trace of GPU-seconds a second. Its requests come at random (Poisson), and go to a ready pod by
-chance, as kube-proxy sends them. A pod serves one at a time and lets some wait, as the sample service does. What is more
-is rejected. The API server says which pods are ready, in EndpointSlices. Each pod is told how long its GPU was busy, and
-does that.
+Each workload follows a trace of GPU-seconds a second. Its requests come at random (Poisson) and go to a random ready
+pod, as kube-proxy sends them. A pod serves one at a time and lets some wait, as the sample service does. What is more
+is rejected. The API server says which pods are ready, in EndpointSlices. Each pod is told how long its GPU was busy,
+and does that.
 
 PUT /traces    {workload: [[time, GPUs], ...]}: Unix times that ascend; between two of them the load goes in a line
 GET /record    {workload: {"ready": [[time, pods], ...], "counts": [[time, offered, served, rejected], ...],
