@@ -228,7 +228,7 @@ def test_a_step_is_not_seen_later_than_by_a_full_gpu(
     offered = "sum(namespace_workload:gpu_demand:offered)"
     expected = [(f"{offered} < {seen_per_s}", 126, None), (f"{offered} > {1.1 * per_s}", 126, None)]
     expected += [(f"{offered} > {1.01 * per_s}", at_s, None) for at_s in range(0, 300, 10)]
-    expected += [(f"{offered} > {1.5 * low_per_s}", 260, None)]
+    expected += [(f"{offered} > {1.5 * low_per_s}", 290, None)]
     selectors = {"offered": "asked_total", "served": "asked_total"}
     check(tmp_path, rules(**selectors), {BUSY: "100x150", "asked_total": asked}, expected)
 

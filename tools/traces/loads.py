@@ -79,7 +79,7 @@ def own_load(path: Path, service_s: float, goal_s: float | None = None) -> Load:
     if rates.max() * service_s > 60:
         raise BadTrace(
             f"{path} has up to {rates.max():g} requests a second, so {rates.max() * service_s:.0f} GPUs are busy "
-            f"at {service_s:g} s each; at most 60 are simulated. Give a smaller --service-seconds, or a part of the load."
+            f"at {service_s:g} s each; at most 60 are simulated. Give a smaller --service-seconds or load."
         )
     return load
 
