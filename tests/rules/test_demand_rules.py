@@ -223,10 +223,10 @@ def test_a_step_of_few_requests_is_seen_before_two_minutes_have_counted_it(tmp_p
 def test_a_step_is_not_seen_later_than_by_a_full_gpu(
     tmp_path: Path, per_s: float, low_per_s: float, seen_per_s: float
 ) -> None:
-    """Enough for a second replica at 20 and 50 ms a request, six seconds after the step."""
+    """Enough for a second replica at 20 and 50 ms a request, four seconds after the step."""
     asked = counter([*[round(2 * low_per_s)] * 60, *[round(2 * per_s)] * 60, *[round(2 * low_per_s)] * 30])
     offered = "sum(namespace_workload:gpu_demand:offered)"
-    expected = [(f"{offered} < {seen_per_s}", 126, None), (f"{offered} > {1.1 * per_s}", 126, None)]
+    expected = [(f"{offered} < {seen_per_s}", 124, None), (f"{offered} > {1.1 * per_s}", 126, None)]
     expected += [(f"{offered} > {1.01 * per_s}", at_s, None) for at_s in range(0, 300, 10)]
     selectors = {"offered": "asked_total", "served": "asked_total"}
     check(tmp_path, rules(**selectors), {BUSY: "100x150", "asked_total": asked}, expected)
