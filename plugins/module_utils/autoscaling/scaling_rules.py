@@ -121,9 +121,3 @@ def scale_up_to(max_replicas: int) -> ScalingRules:
 # Slowly, one pod or a quarter a minute, because a pod that is removed too early takes its start time to return. The
 # window is Kubernetes' default. Longer periods and windows for pods that start slowly cost more than they save.
 DEFAULT_SCALE_DOWN = ScalingRules(300, (ScalingPolicy("Pods", 1, 60), ScalingPolicy("Percent", 25, 60)), "Min")
-
-
-def dead_time_behind(scale_up: ScalingRules) -> int | None:
-    """The dead time that default policies for scaling up follow from; None for others."""
-    longest_s = max(policy.period_seconds for policy in scale_up.policies)
-    return longest_s if scale_up.policies == default_scale_up(longest_s).policies else None

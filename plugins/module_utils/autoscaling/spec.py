@@ -197,7 +197,7 @@ class Autoscaler:
         return not self.is_given and not (all_policies and down.get("stabilization_window_seconds") is not None)
 
     def with_dead_time(self, seconds: int) -> Autoscaler:
-        return replace(self, dead_time=seconds, is_measured=True)
+        return replace(self, dead_time=seconds, is_given=False, is_measured=True)
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], path: str = "", backend: str = ADAPTER) -> Autoscaler:

@@ -36,7 +36,7 @@ AUTOSCALER_ANNOTATION = "kubegpu.autoscale/autoscaler"
 SELECTORS_ANNOTATION = "kubegpu.autoscale/selectors"
 # Annotation on KEDA's HPAs: target values and tolerances that the recording rules apply instead of the HPA.
 DECISION_ANNOTATION = "kubegpu.autoscale/decision"
-# Annotation on an HPA: the dead time of its scaling rules. Without it, the dead time is measured again.
+# Annotation on an HPA: its dead time in seconds, followed by " given" if the user sets it. Otherwise it was measured.
 DEAD_TIME_ANNOTATION = "kubegpu.autoscale/dead-time-seconds"
 # Annotations of nodes: the inventory whose run set the label beside it, unlike users and node-feature-discovery.
 GPU_PRESENT = "kubegpu.autoscale/gpu-present"

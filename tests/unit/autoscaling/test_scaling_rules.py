@@ -6,7 +6,6 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import ACTIVITIES, PROFILES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaling_rules import (
     DEFAULT_SCALE_DOWN,
-    dead_time_behind,
     dead_time_s,
     default_scale_up,
     scale_up_to,
@@ -27,8 +26,6 @@ def test_a_step_up_takes_a_dead_time(dead_time: int) -> None:
     rules = default_scale_up(dead_time)
     assert {policy.period_seconds for policy in rules.policies} == {dead_time}
     assert rules.stabilization_window_seconds == 0
-    assert dead_time_behind(rules) == dead_time
-    assert dead_time_behind(scale_up_to(8)) is None
 
 
 ACTIVITY, OTHER = sorted(ACTIVITIES), sorted(set(PROFILES) - set(ACTIVITIES))
