@@ -69,8 +69,7 @@ class Workload:
         pods = sorted(self._free)
         carried = {pod: max(self._free[pod] - begin, 0.0) for pod in pods}
         taken = dict.fromkeys(pods, 0.0)
-        due = load_at(self.trace, begin) / self._cost_s * (end - begin)
-        rate, now = due / (end - begin), begin
+        rate, now = load_at(self.trace, begin) / self._cost_s, begin
         while rate and (now := now + self._chance.expovariate(rate)) < end:
             self.offered += 1
             pod = self._chance.choice(pods) if pods else None

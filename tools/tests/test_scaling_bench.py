@@ -99,7 +99,7 @@ def test_a_load_goes_in_a_line_between_its_points(now: float, gpus: float) -> No
     assert load_at([], now) == 0
 
 
-def served(gpus: float, pods: Sequence[str], seconds: int = 20) -> tuple[Served, dict[str, float]]:
+def served(gpus: float, pods: Sequence[str], seconds: int = 400) -> tuple[Served, dict[str, float]]:
     workload = Served(0.02, 9, random.Random(1))
     workload.trace = [[0, gpus]]
     workload.set_pods(set(pods), 0)
@@ -113,24 +113,25 @@ def served(gpus: float, pods: Sequence[str], seconds: int = 20) -> tuple[Served,
 
 def test_pods_with_room_serve_all() -> None:
     workload, busy = served(1.5, ["p", "q", "r"])
-    assert workload.rejected <= 3
-    assert workload.offered == pytest.approx(1500, abs=120)
-    assert sum(busy.values()) == pytest.approx(1.5, abs=0.12)
-    assert all(share == pytest.approx(0.5, abs=0.1) for share in busy.values())
+    assert workload.rejected == 0
+    assert workload.offered == pytest.approx(30_000, rel=0.01)
+    assert sum(busy.values()) == pytest.approx(0.02 * workload.offered / 400, abs=0.001)
+    assert all(share == pytest.approx(0.5, abs=0.01) for share in busy.values())
 
 
 def test_full_pods_reject_the_rest() -> None:
     workload, busy = served(2.75, ["p"])
-    assert busy["p"] == pytest.approx(1, abs=0.01)
-    assert workload.served == pytest.approx(1000, abs=20)
-    assert workload.offered == workload.served + workload.rejected == pytest.approx(2750, abs=160)
+    assert busy["p"] == pytest.approx(1, abs=0.001)
+    assert workload.served == pytest.approx(20_000, abs=10)
+    assert workload.offered == workload.served + workload.rejected == pytest.approx(55_000, rel=0.01)
 
 
 def test_a_request_takes_its_time_in_the_queue_and_on_the_gpu() -> None:
     """20 ms on a free GPU, and 180 ms as the last of nine."""
     calm, _busy = served(0.5, ["p", "q"])
     assert sum(calm.latencies[:3]) == 0
-    assert sum(calm.latencies[3:12]) > 0.9 * calm.served
+    assert calm.latencies[3] == pytest.approx(0.75 * calm.served, rel=0.01)
+    assert sum(calm.latencies[3:12]) > 0.99 * calm.served
     full, _busy = served(2.75, ["p"])
     assert sum(full.latencies) == full.served
     assert max(step for step, count in enumerate(full.latencies) if count) == 35
@@ -294,11 +295,12 @@ def test_latency_follows_from_ready_pods(
     pods: int, p50_ms: tuple[int, int], p95_ms: tuple[int, int], share: float
 ) -> None:
     """One pod of 2.75 GPUs of load has a full queue, and rejects the rest."""
-    times, rejected = replayed(Seen(STEP, 60.0, [(-9, pods)], [(-9, pods)]), seed=1)
-    assert times
-    assert p50_ms[0] <= times[0] <= p50_ms[1]
-    assert p95_ms[0] <= times[1] <= p95_ms[1]
-    assert rejected == pytest.approx(share, abs=0.02)
+    draws = [replayed(Seen(STEP, 60.0, [(-9, pods)], [(-9, pods)]), seed=seed) for seed in range(1, 6)]
+    for times, _rejected in draws:
+        assert times
+        assert p50_ms[0] <= times[0] <= p50_ms[1]
+        assert p95_ms[0] <= times[1] <= p95_ms[1]
+    assert statistics.fmean(rejected for _times, rejected in draws) == pytest.approx(share, abs=0.01)
 
 
 def test_what_came_before_the_loads_change_is_no_reaction_to_it() -> None:
