@@ -239,9 +239,9 @@ result:
           type: dict
     behaviors:
       description:
-        - The distinct scaling rules as text. They are computed from C(dead_time_s), the seconds until a new pod is
-          ready and visible in the metric, which is C(measured) on the pods or assumed. Directions in C(given) were set
-          by the user. With a C(demand), scaling up does not depend on it.
+        - The distinct scaling rules as text. C(dead_time_s) is the seconds until a new pod is ready and visible in
+          the metric, which is C(measured) on the pods, set by the user or assumed. Scaling up depends on it, except
+          with a C(demand) or on the activity of GPUs only. Directions in C(given) were set by the user.
       type: list
       elements: dict
     shares:
@@ -306,7 +306,7 @@ result:
         measured: true
         demand: false
         given: []
-        scale_up: the larger of 2 pods in 30 s or 50 percent in 30 s at once
+        scale_up: 8 pods in 15 s at once
         scale_down: the smaller of 1 pods in 60 s or 25 percent in 60 s after 300 s
     rules:
       - {namespace: monitoring, name: kubegpu-gpu, metric: gpu, action: created}

@@ -2,6 +2,9 @@
 
 A pod serves one request at a time, in a fixed time, and lets some wait. A request goes to a random ready pod, as
 kube-proxy sends it. What the controller decides is not here. The loops are compiled by numba.
+
+`_estimate` is a copy by hand of the PromQL in the collection's demand.py: no test compares the two. It shares that
+module's constants, knows the cost of a request, and has no extrapolation of PromQL's `rate`.
 """
 
 from __future__ import annotations
@@ -414,7 +417,7 @@ _IRATE, _SHORT, _LONG, _LONGEST = product._RATES
 _ENOUGH, _SHORT_S, _LONG_S, _LONGEST_S = _IRATE[2], float(_SHORT[1]), float(_LONG[1]), float(_LONGEST[1])
 _SHORT_RATE, _LONG_RATE, _LONGEST_RATE = (requests / span_s for _name, span_s, requests in product._RATES[1:])
 _SURELY, _STEADY = product._SURELY, product.STEADY
-_QUICK_S = 5.0
+_QUICK_S = float(product._QUICK_S)
 
 
 @njit(cache=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -27,9 +27,10 @@ def write(folder: Path, runs: Sequence[Run], loads: Sequence[Load], ways: Sequen
 
 
 def dumps(runs: Sequence[Run], about: dict[str, Any]) -> str:
-    """One line a run, so that a change of the results can be read."""
-    lines = ",\n".join(json.dumps(asdict(run)) for run in runs)
-    return f'{{"about": {json.dumps(about)},\n"runs": [\n{lines}\n]}}\n'
+    """Columns, and one line a run, so that a change of the results can be read."""
+    columns = [field.name for field in fields(Run)]
+    lines = ",\n".join(json.dumps(list(asdict(run).values()), separators=(",", ":")) for run in runs)
+    return f'{{"about": {json.dumps(about)},\n"columns": {json.dumps(columns)},\n"runs": [\n{lines}\n]}}\n'
 
 
 def page(runs: Sequence[Run], loads: Sequence[Load], ways: Sequence[Way]) -> str:

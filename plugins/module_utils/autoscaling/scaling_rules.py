@@ -119,5 +119,5 @@ def scale_up_to(max_replicas: int) -> ScalingRules:
 
 
 # Slowly, one pod or a quarter a minute, because a pod that is removed too early takes its start time to return. The
-# window is Kubernetes' default. Longer periods and windows for pods that start slowly cost more than they save.
+# window is Kubernetes' default.
 DEFAULT_SCALE_DOWN = ScalingRules(300, (ScalingPolicy("Pods", 1, 60), ScalingPolicy("Percent", 25, 60)), "Min")
