@@ -192,17 +192,19 @@ def test_a_cost_cannot_be_learned_at_a_longer_interval() -> None:
 
 
 @pytest.mark.parametrize("interval_s", [1, 2])
-def test_of_a_step_no_part_is_seen(interval_s: int, tmp_path: Path) -> None:
-    """The load changes between two scrapes: the first rate after it has half of the step."""
+def test_of_a_step_less_than_half_is_seen_once(interval_s: int, tmp_path: Path) -> None:
+    """The load changes between two scrapes: the first rate after it has half of the step, and bounds it from below."""
     before, half, after = (round(rate * interval_s) for rate in (7, 72, 137))
     asked = counter([*[before] * 90, half, *[after] * 30])
     offered = "namespace_workload:gpu_demand:offered"
     partial = f"count_over_time(({offered} > 20 < 130)[{120 * interval_s}s:{interval_s}s])"
-    seen = {60: 7, 90: 7, 91: 7, 92: 137, 120: 137}
+    seen = {60: 7, 90: 7, 92: 137, 120: 137}
     expected = [
         (f"sum({offered})", sample * interval_s, round(rate * interval_s) / interval_s) for sample, rate in seen.items()
     ]
-    expected.append((f"sum({partial})", 120 * interval_s, None))
+    expected += [(f"sum({offered}) >= {half / interval_s}", 91 * interval_s, None)]
+    expected += [(f"sum({offered}) > 137", sample * interval_s, None) for sample in range(121)]
+    expected.append((f"sum({partial})", 120 * interval_s, 1))
     selectors = {"offered": "asked_total", "served": "asked_total"}
     check(tmp_path, rules(interval_s, **selectors), {BUSY: "100x120", "asked_total": asked}, expected, interval_s)
 
