@@ -61,5 +61,5 @@ def test_a_name_that_is_not_pinned_is_an_error() -> None:
 
 
 def test_recipes_get_the_upstream_part_of_a_pin() -> None:
-    assert names()["kubernetes"] == "1.36.3"
+    assert names()["kubernetes"] == "1.37.2"
     assert names()["chart/dcgm-exporter"] == "4.8.3"
