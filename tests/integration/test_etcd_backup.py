@@ -213,9 +213,9 @@ def test_members_have_one_hash_after_a_restore(etcd: Etcd) -> None:
         assert (before / "snap/db").exists()
     # What was replaced is in a backup of each member, and can be restored.
     backups = etcd.on("cp1", "member", "--folder", "/backups")["backups"]
-    # Of one second, so the order of names says nothing.
-    [before] = [row["name"] for row in backups if row["name"] not in names]
-    etcd.restore(before)
+    # Names of backups made within one second have no order.
+    [saved] = [row["name"] for row in backups if row["name"] not in names]
+    etcd.restore(saved)
     assert "/registry/later" in etcd.servers["cp2"].registry()
     assert len(etcd.hashes()) == 1
 
