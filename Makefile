@@ -3,6 +3,7 @@
 SHELL := /bin/bash -o pipefail
 
 # The system's Python if it is suitable, because distributions optimize it. A build of pyenv takes 1.4 times as long for Ansible's work.
+# The pinned ansible-core depends on it: requirements-lab.txt.
 ifeq ($(origin PYTHON),undefined)
 PYTHON := $(shell /usr/bin/python3 lab/preflight.py fits 2>/dev/null && echo /usr/bin/python3 || echo python3)
 endif
@@ -99,7 +100,7 @@ lab-unpack: ## fill the cache and .venv from packed files (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-triton test-models test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-fleet test-existing browser bench bench-quick bench-modules bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-triton test-models test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-fleet test-existing browser bench bench-quick bench-modules bench-traces bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## run everything that CI runs: lint, unit, integration, gates and molecule, in three parallel lanes
 	@$(BIN)/python tools/lanes.py
 
@@ -235,6 +236,10 @@ bench: ## compare six ways to scale on a separate lab: an hour (SIZE=bench-wide,
 
 bench-quick: ## run only the load step, twice for each of the six: ten minutes
 	@$(MAKE) --no-print-directory bench SIZE=$(SIZE) OUT=$(OUT) PLAN=quick ARGS="--lanes 2 $(ARGS)"
+
+bench-traces: ## play recorded traffic against ways to scale, without a cluster: GPU-hours at 99 % within the goal (ARGS="--trace my.csv")
+	@$(PYTHON) lab/preflight.py env requirements-traces.txt
+	@PYTHONPATH=.:tools $(BIN)/python -m traces $(ARGS)
 
 bench-modules: lab-env test-env programs ## measure gpu_autoscaler with 100 to 3,000 autoscalers, beside kubernetes.core (ARGS="--sizes 30 --compare 30")
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tools/bench/bench_modules.py $(ARGS)

@@ -20,7 +20,7 @@ from lab.versions import CHECKOUT, names
 GPU = CHECKOUT / "lab" / "gpu"
 HAPROXY = ["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"]  # the rest the userland has
 
-OLDER = ["kubernetes-1.35"]
+OLDER = ["kubernetes-1.36"]
 # amtool checks the configuration of the role prometheus_stack; the lab runs no Alertmanager.
 LINKED = ("amtool", "etcd", "helm", "kube", "kube-state-metrics", "prometheus", "promtool")
 
@@ -81,7 +81,7 @@ class Graph:
             self.apt = packages.apt_mirror(
                 "apt-older", OLDER, self.apt_key, contents | {kube.name: kube}, first=self.apt
             )
-            self.images = older.image_mirror(self.images, kube)
+            self.images = older.image_mirror(self.images, kube, self.etcd)
 
     def _apt(self, name: str, contents: dict[str, Artifact], system: str, **more: Artifact) -> Artifact:
         """The apt mirror for a system."""

@@ -69,15 +69,14 @@ def pack(folder: Path, python: str, more: list[str], images: list[str]) -> None:
 
 
 def _python_packages(site: Path, python: str, more: list[str]) -> None:
-    """Packages of requirements-lab.txt for that Python, with ansible-core and two collections instead of `ansible`."""
+    """Packages of requirements-lab.txt for that Python. For `ansible`, this ansible-core and its collections."""
     core = f"ansible-core=={importlib.metadata.version('ansible-core')}"
-    named = [line for line in REQUIREMENTS.read_text().splitlines() if line and not line.startswith(("#", "-r"))]
-    wanted = [core if name.startswith("ansible==") else name for name in named]
+    others = [line for line in REQUIREMENTS.read_text().splitlines() if not line.startswith(("#", "ansible=="))]
     shutil.rmtree(site, ignore_errors=True)
     subprocess.run(
         [
             *(sys.executable, "-m", "pip", "install", "--quiet", "--target", str(site), "--python-version", python),
-            *("--only-binary=:all:", "--no-compile", *wanted, *more),
+            *("--only-binary=:all:", "--no-compile", core, *others, *more),
         ],
         check=True,
     )

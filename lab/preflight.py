@@ -33,7 +33,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kube
 # podman's settings: those of lab/nodes, and the runtime that this machine has.
 ENGINE = CHECKOUT / "build" / "containers.conf"
 
-PYTHON = ((3, 11), (3, 13))  # oldest and newest that ansible-core 2.19 runs on, which requirements-lab.txt pins
+PYTHON = ((3, 11), (3, 13))  # oldest and newest that the tests were run on, by the pins of requirements-lab.txt
 MEMORY_GIB = 6
 # Disk space in GiB. A cold build leaves 4 of compiled packages, 2.3 of modules and 2.3 of artifacts. A full cache still
 # changes. A lab of two servers writes 6, and its containers may be on another disk.

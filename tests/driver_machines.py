@@ -58,7 +58,7 @@ class Machine:
     loaded:    release of the loaded driver; empty for none.
     enrolled:  whether the firmware knows the key that DKMS signs with.
     options:   the role's variables.
-    components: those of Debian that apt uses.
+    components: those of the distribution that apt uses.
     member:    whether kubeadm has made it a node.
     local:     whether Ansible runs on it.
     shows:     nvidia-smi's lines.
@@ -75,7 +75,10 @@ class Machine:
     secure_boot: bool | None = None
     enrolled: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
-    components: Sequence[str] = ("main", "contrib", "non-free", "non-free-firmware")
+    components: Sequence[str] = (
+        *("main", "contrib", "non-free", "non-free-firmware"),
+        *("restricted", "universe", "multiverse"),
+    )
     member: bool = False
     local: bool = False
     shows: Sequence[str] = ()
@@ -169,10 +172,16 @@ def _words(machine: Machine) -> dict[str, dict[str, Any]]:
     lines = {
         "dpkg-query": machine.installed,
         "mokutil": [f"{{}} is {'already' if machine.enrolled else 'not'} enrolled"],
-        "apt-get": [f"Debian/{component}" for component in machine.components],
+        "apt-get": [f"{machine.system.partition(' ')[0]}/{component}" for component in machine.components],
         "nvidia-smi": machine.shows,
     }
     return {name: {"rc": 0, "stdout": "\n".join(said), "stdout_lines": list(said)} for name, said in lines.items()}
+
+
+def machine_facts(folder: Path, machine: Machine) -> dict[str, Any]:
+    """gpu_facts of a machine."""
+    found: dict[str, Any] = _facts(folder, machine)["gpu_facts"]
+    return found
 
 
 def _facts(folder: Path, machine: Machine) -> dict[str, Any]:
@@ -226,8 +235,12 @@ def _write(root: Path, machine: Machine) -> None:
 
 
 def _status(row: str) -> str:
-    name, _, state, version = row.split()
-    return f"Package: {name}\nStatus: install ok {state}\nArchitecture: amd64\nVersion: {version}\n\n"
+    """dpkg-query also has rows of packages that others only name."""
+    name, _, state, *version = row.split()
+    return "".join(
+        f"Package: {name.partition(':')[0]}\nStatus: install ok {state}\nArchitecture: amd64\nVersion: {number}\n\n"
+        for number in version
+    )
 
 
 def _play(tasks: str) -> dict[str, Any]:

@@ -81,6 +81,8 @@ def _targets(path: Path, entry: Mapping[str, Any]) -> Iterator[tuple[Path, Mappi
     for word in ROLES:
         if word in entry:
             include = entry[word]
+            if turn := entry.get("vars", {}).get("_common_turn"):
+                yield from _files_of(turn["name"], turn.get("tasks_from", "main"), {})
             for role in _names(entry, include["name"]):
                 yield from _files_of(role, include.get("tasks_from", "main"), include.get("apply") or {})
     for word in FILES:
@@ -94,6 +96,8 @@ def _targets(path: Path, entry: Mapping[str, Any]) -> Iterator[tuple[Path, Mappi
 def _names(entry: Mapping[str, Any], role: str) -> list[str]:
     if "{{" not in role:
         return [role]
+    if "_common_turn" in role:  # followed where it is given
+        return []
     return entry["loop"] if isinstance(entry["loop"], list) else LOOPS[entry["loop"]]
 
 

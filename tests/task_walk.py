@@ -52,11 +52,16 @@ def role_file(role: str, name: str) -> Path:
     return ROOT / "roles" / role.removeprefix(OURS) / "tasks" / f"{name.removesuffix('.yml')}.yml"
 
 
+TURN = role_file("_common", "turn")
+
+
 def included(task: Task, role: str) -> list[tuple[Path, str]]:
     """Files that the task includes itself, with their roles."""
     for module in _ROLE:
         if module in task:
             given = task[module]
+            if turn := task.get("vars", {}).get("_common_turn"):  # what _common's turn.yml includes, and that file
+                return [(TURN, "_common"), *included({module: turn}, role)]
             name, file = given["name"], given.get("tasks_from", "main")
             names = [name] if _ANY not in name else [other for other in ROLES if role_file(other, file).is_file()]
             return [

@@ -108,6 +108,11 @@ def workflows(_place: Place) -> tuple[Path, list[Command]]:
     ]
 
 
+def figures(place: Place) -> tuple[Path, list[Command]]:
+    """Figures of README.md against the files that they come from."""
+    return CHECKOUT, [[place.programs / "python", Path("tools") / "figures.py"]]
+
+
 def browser(place: Place) -> tuple[Path, list[Command]]:
     """Pages and reports in a browser."""
     return CHECKOUT, [[place.programs / "python", Path("tools") / "browser.py"]]
@@ -125,10 +130,11 @@ def unit(place: Place) -> tuple[Path, list[Command]]:
 
 
 PARTS: Mapping[str, Callable[[Place], tuple[Path, list[Command]]]] = {
-    part.__name__: part for part in (sanity, documentation, importer, licences, workflows, browser, playbooks, unit)
+    part.__name__: part
+    for part in (sanity, documentation, importer, licences, workflows, figures, browser, playbooks, unit)
 }
 # `make test` runs the others with the ansible-core of .venv.
-USUAL = ("sanity", "documentation", "importer", "licences", "workflows", "browser")
+USUAL = ("sanity", "documentation", "importer", "licences", "workflows", "figures", "browser")
 OF_CORE = ("sanity", "playbooks", "unit")
 # Series of ansible-core that are maintained, and the Pythons that each runs on.
 CORES = (

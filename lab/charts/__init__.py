@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from lab.artifacts import Artifact, Shell
-from lab.charts.values import RECORDED, recorded, schema
+from lab.charts.values import RECORDED, of_the_lab, schema
 from lab.versions import names, versions
 
 HERE = Path(__file__).parent
@@ -83,10 +83,10 @@ def chart_mirror(programs: Artifact, crds: Artifact) -> Artifact:
 
 
 def copy_with_schema(name: str, folder: Path) -> Path:
-    """The chart's folder, which takes the values that upstream's chart takes and no others."""
+    """The chart's folder, which takes those values of upstream's chart that it knows, and no others."""
     copy = folder / name
     shutil.copytree(HERE / name, copy)
-    (copy / "values.schema.json").write_text(json.dumps(schema(recorded(name))))
+    (copy / "values.schema.json").write_text(json.dumps(schema(of_the_lab(name))))
     return copy
 
 

@@ -156,19 +156,22 @@ def _module(folder: Path, module: str) -> Path:
 
 
 def older_kubernetes() -> Artifact:
-    """`kube` of the minor version before, from the same source by a go.mod of its own. Only for who asks for it."""
+    """`kube` and etcd of the minor version before, by a go.mod of their own. Only for who asks for them."""
     name = "kubernetes-older"
     folder, source = HERE / name, HERE / "kubernetes" / "kube"
+    etcd = "go.etcd.io/etcd/server/v3"
     flags = f"-s -w {_kubernetes_flags(names()[name])}"
 
     def build(out: Path, run: Shell) -> None:
         run(
-            *(go(), "build", "-v", *BUILD, "-ldflags", flags, "-modfile", folder / "go.mod", "-o", f"{out}/", "./kube"),
+            *(go(), "build", "-v", *BUILD, "-ldflags", flags, "-modfile", folder / "go.mod"),
+            *("-o", f"{out}/", "./kube", etcd),
             cwd=source.parent,
             env=go_env() | {"CGO_ENABLED": "0"},
         )
+        (out / _base(etcd)).rename(out / "etcd")
 
-    return Artifact(f"programs-{name}", build, sources=(folder, source), facts=(flags,), expected=420)
+    return Artifact(f"programs-{name}", build, sources=(folder, source), facts=(flags, etcd), expected=440)
 
 
 def _base(package: str) -> str:

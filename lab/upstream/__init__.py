@@ -46,6 +46,9 @@ class Package:
 
     fields: of its control file, `Depends` for instance.
     units:  systemd units by name: `enabled` (and started) when it is installed, `disabled`, or `static`.
+    files:  paths of its programs.
+    component: of a distribution's archive; empty where no row says so.
+    architectures: those that it is built for.
     mark:   `seen` if its source and that of its release say so, `inferred` if it follows from what was seen.
     """
 
@@ -57,6 +60,9 @@ class Package:
     mark: str
     fields: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    component: str = ""
+    architectures: tuple[str, ...] = ("amd64",)
 
     @property
     def upstream(self) -> str:
@@ -119,20 +125,27 @@ def _packages(rows: Mapping[str, Any]) -> Iterator[Package]:
 
 
 def _versions_of(row: Mapping[str, Any], repository: str, version: str, mark: str) -> Iterator[Package]:
-    """mark: that of the release."""
-    told = {"version": version, "upstream": upstream_of(version), "branch": version.partition(".")[0]}
-    fields = {name: text.format(**told) for name, text in row.get("fields", {}).items()}
-    for name in row["names"]:
-        yield Package(
-            name=name.format(**told),
-            version=version,
-            repository=repository,
-            source=row["source"],
-            date=str(row["date"]),
-            mark=row["mark"] if mark == "seen" else mark,
-            fields=fields,
-            units=row.get("units", {}),
-        )
+    """mark: that of the release. A row with suffixes is one package of each: `{suffix}`, `{kind}` without `-open`."""
+    branch = version.partition(".")[0]
+    told = {"version": version, "upstream": upstream_of(version), "branch": branch}
+    told["series"] = f"-{branch}" if _within(version, "0", "580.999") else ""  # of NVIDIA's names on Ubuntu
+    for suffix in row.get("suffixes", [""]):
+        told |= {"suffix": suffix, "kind": suffix.removesuffix("-open")}
+        fields = {name: text.format(**told) for name, text in row.get("fields", {}).items()}
+        for name in row["names"]:
+            yield Package(
+                name=name.format(**told),
+                version=version,
+                repository=repository,
+                source=row["source"],
+                date=str(row["date"]),
+                mark=row["mark"] if mark == "seen" else mark,
+                fields=fields,
+                units=row.get("units", {}),
+                files=tuple(row.get("files", ())),
+                component=row.get("component", ""),
+                architectures=tuple(row.get("architectures", ("amd64",))),
+            )
 
 
 def _listed(releases: list[Mapping[str, Any]]) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ author:
 description:
   - Prints each play with the time since the start, each task that changed something or took long, each failure once,
     and the messages of M(ansible.builtin.debug) without quotes. The last play's messages are the last lines of the run.
+  - Messages that begin with C(WARNING) are in colour. They and the warnings of modules are repeated as the last lines.
   - The output of the plugin P(ansible.builtin.default#callback) goes to the log file of C(log_path). With C(-v) it is
     also printed, instead of the short lines.
 extends_documentation_fragment:
@@ -23,7 +24,7 @@ requirements:
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible import constants, context
@@ -36,6 +37,8 @@ from ansible.release import __version__ as ansible_version
 _LONG_S = 10
 _DEBUG = ("debug", "ansible.builtin.debug", "ansible.legacy.debug")
 _INDENT = " " * 8
+# With this begins what was not found, proven or done, but did not end the run.
+_WARNING = "WARNING"
 
 
 # Since this version, results have public attributes.
@@ -59,7 +62,9 @@ class CallbackModule(Default):
         self._began = time.monotonic()
         self._phase = ""
         self._task = _Task()
+        self._failed_items: dict[str, list[dict[str, Any]]] = {}
         self._messages: list[str] = []
+        self._warnings: list[str] = []
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         self._end_task()
@@ -82,16 +87,25 @@ class CallbackModule(Default):
             if result.result.get("changed"):
                 self._task.changed.append(self.host_label(result))
             if result.task.action in _DEBUG:
-                self._messages += _lines(result.result.get(result.task.args.get("var") or "msg") or [])
+                lines = _lines(result.result.get(result.task.args.get("var") or "msg") or [])
+                self._messages += lines
+                self._warnings += [line for line in lines if line.startswith(_WARNING)]
+            self._warnings += [f"{_WARNING}: {text}" for text in result.result.get("warnings") or [] if text]
         super().v2_runner_on_ok(result)
 
+    def v2_runner_item_on_failed(self, result: Any) -> None:
+        """Keeps the item for the task's failure, in whose results ansible-core 2.21 does not say which have failed."""
+        self._failed_items.setdefault(result.host.name, []).append(dict(result.result))
+        super().v2_runner_item_on_failed(result)
+
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        items = self._failed_items.pop(result.host.name, [])
         if not ignore_errors:
-            self._show_failure("FAILED", result)
+            self._show_failure("FAILED", result, items)
         super().v2_runner_on_failed(result, ignore_errors)
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
-        self._show_failure("UNREACHABLE", result)
+        self._show_failure("UNREACHABLE", result, self._failed_items.pop(result.host.name, []))
         super().v2_runner_on_unreachable(result)
 
     def v2_on_file_diff(self, result: Any) -> None:
@@ -109,7 +123,10 @@ class CallbackModule(Default):
         self._show("")
         for line in self._totals(stats):
             self._show(line)
+        self._messages = [line for line in self._messages if not line.startswith(_WARNING)]
         self._show_messages()
+        for line in dict.fromkeys(self._warnings):
+            self._show(line, constants.COLOR_WARN)
 
     def _begin_task(self, task: Any) -> None:
         self._end_task()
@@ -129,15 +146,16 @@ class CallbackModule(Default):
             self._show(f"{_clock(time.monotonic() - self._began):>6}  {self._phase}")
             self._phase = ""
 
-    def _show_failure(self, word: str, result: Any) -> None:
+    def _show_failure(self, word: str, result: Any, items: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Shows the error of each failed item, or of the task."""
         self._show_phase()
-        for reason in _reasons(result.result):
-            line = f"{_INDENT}{word}: {_name(result.task)} ({self.host_label(result)}): {reason}"
+        for row in items or (result.result,):
+            line = f"{_INDENT}{word}: {_name(result.task)} ({self.host_label(result)}): {_reason(row)}"
             self._show(line, constants.COLOR_ERROR)
 
     def _show_messages(self) -> None:
         for line in self._messages:
-            self._show(line)
+            self._show(line, constants.COLOR_WARN if line.startswith(_WARNING) else None)
         self._messages = []
 
     def _show(self, line: str, color: str | None = None, seconds: float = 0) -> None:
@@ -156,6 +174,9 @@ class CallbackModule(Default):
         for key, word in (("failures", "Failed"), ("unreachable", "Unreachable")):
             if failed := [host for host, counts in hosts.items() if counts[key]]:
                 yield f"{word}: {', '.join(failed)}"
+        if not hosts:
+            nothing = "nothing ran, because the inventory has none of the hosts. Next: check -i and --limit"
+            self._warnings.append(f"{_WARNING}: {nothing}")
 
 
 class _Task:
@@ -207,13 +228,10 @@ def _lines(message: Any) -> list[str]:
     return [str(line) for line in message] if isinstance(message, list) else str(message).splitlines()
 
 
-def _reasons(result: Mapping[str, Any]) -> Iterator[str]:
-    """The error of each failed item, or of the task."""
-    failed = [item for item in result.get("results") or () if isinstance(item, Mapping) and item.get("failed")]
-    for row in failed or (result,):
-        text = str(row.get("msg") or row.get("censored") or "no message; -v shows the result").strip()
-        standard_error = str(row.get("stderr") or "").strip()
-        yield text + (f": {standard_error}" if standard_error and standard_error not in text else "")
+def _reason(result: Mapping[str, Any]) -> str:
+    text = str(result.get("msg") or result.get("censored") or "no message; -v shows the result").strip()
+    standard_error = str(result.get("stderr") or "").strip()
+    return f"{text.removesuffix('.')}: {standard_error}" if standard_error and standard_error not in text else text
 
 
 def _clock(seconds: float) -> str:

@@ -71,7 +71,7 @@ options:
         choices: [Pods, Object, External]
       target_value: &target_value
         description:
-          - Target average over the pods, in percent or in the query's unit.
+          - Target average over the pods, in percent or in the query's unit. Percent are more than 1 and at most 100.
           - The default depends on the profile, and is 60 percent for most profiles. V(llm_in_flight) has no default.
         type: float
       target_values: &target_values
@@ -104,14 +104,17 @@ options:
         description:
           - Seconds from a scaling decision until the metric shows its effect, 1 to 1800.
           - It includes the time until a new pod is scheduled and ready and its first value is recorded.
-          - The default scaling rules are computed from it.
-          - By default it is measured on the target's pods. Every run warns if the measured value exceeds 300.
+          - The default rule for scaling up is computed from it, except with O(autoscalers[].demand) or if all metrics
+            are the activity of GPUs. M(kubegpu.autoscale.gpu_autoscaler_plan) uses it as the start time of a pod.
+          - By default it is measured on the target's pods. Every run warns if the measured value exceeds 300 and slows
+            scaling up.
         type: int
       scale_up:
         description:
-          - How fast replicas are added. Each option replaces its default. By default there is no stabilization window,
-            and each period adds the larger of 2 pods and 50 percent. The period is the time until a new pod is ready
-            and visible in the metric.
+          - How fast replicas are added. Each option replaces its default. By default there is no stabilization window.
+          - With O(autoscalers[].demand), or if all metrics are the activity of GPUs, the default is
+            O(autoscalers[].max_replicas) pods in 15 seconds. Otherwise each period adds the larger of 2 pods and 50
+            percent. The period is the time until a new pod is ready and visible in the metric.
           - That time is measured on the target's pods and stored in an annotation. Without pods it is assumed to be 60
             seconds. The result explains it.
         type: dict
@@ -152,9 +155,8 @@ options:
                 required: true
       scale_down:
         description:
-          - How fast replicas are removed. Each option replaces its default. By default the stabilization window is at
-            least 300 seconds, and each period removes the smaller of 1 pod and 25 percent. The period is 60 seconds, or
-            the time above if that is longer.
+          - How fast replicas are removed. Each option replaces its default. By default the stabilization window is
+            300 seconds, and each period of 60 seconds removes the smaller of 1 pod and 25 percent.
         type: dict
         suboptions: *scaling_rules
       demand:

@@ -6,6 +6,11 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.backends import manifests
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.recorded_metrics import (
+    PART,
+    metric_objects,
+    read_metrics,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.rule_options import (
     rule_options,
     url_without_login,
@@ -23,7 +28,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.clus
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.state.proposal import Proposal
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError, first_of_all
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.formats.plain import plain
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import DEFAULT_INVENTORY
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import DEFAULT_INVENTORY, marked
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.objects import Manifest
 
 
@@ -36,8 +41,11 @@ def gpu_autoscaler_manifests(
     inventory_id: str = DEFAULT_INVENTORY,
     metrics_backend: str = ADAPTER,
     prometheus: Mapping[str, Any] | None = None,
+    metrics: Sequence[Mapping[str, Any]] | None = None,
 ) -> list[Manifest]:
     """The objects that gpu_autoscaler would create: PrometheusRules, then an HPA or ScaledObject per autoscaler.
+
+    Then those of `metrics`.
 
     Raises: AnsibleFilterError if the module would reject the options.
     """
@@ -52,7 +60,8 @@ def gpu_autoscaler_manifests(
         rules = rule_options(plain(given), inventory=inventory_id)
         autoscalers = read_specs(plain(specs), plain(metrics_backend))
         _refuse_contradictions(autoscalers)
-        return manifests(autoscalers, rules)
+        recorded = metric_objects(read_metrics(plain(metrics or []), autoscalers), rules)
+        return [*manifests(autoscalers, rules), *(marked(found, inventory_id, PART) for found in recorded)]
     except HopError as err:
         raise AnsibleFilterError(str(err)) from err
 

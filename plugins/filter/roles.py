@@ -10,16 +10,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from ansible import context
 from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.given_rows import (
+    row_faults,
+    unknown_options,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.image_pullers import image_pullers
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.kube_names import short_name
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.workloads import proof_targets, workloads
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.workloads import (
+    missing_texts,
+    proof_targets,
+    search_queries,
+    workloads,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.waiting_pods import Awaited, report
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster import confirmation as confirmations
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.identity import inventory_id
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.identity import (
+    inventory_id,
+    missing_inventories,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.run_kubeconfig import kubectl_of
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components import gpu_nodes, helm, keda, stack
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components import gpu_operator as operator
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.chart_values import merged_values
@@ -44,7 +58,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.job imp
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.request_schedule import longest_s
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.server.decisions import server_addresses
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.survey.files import differing_files
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report import conformance
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.commands import with_commands
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.run_summary import Run, lines
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.role_plan import specification
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import redacted, secrets_in
 
 # ansible-doc shows this page for each filter of this file.
@@ -65,12 +82,23 @@ Object = Mapping[str, Any]
 
 
 def autoscaled_workloads(
-    autoscalers: Sequence[Object], found: Sequence[Sequence[Any]] = (), orphans: Sequence[Object] = ()
+    autoscalers: Sequence[Object],
+    found: Sequence[Sequence[Any]] = (),
+    orphans: Sequence[Object] = (),
+    elsewhere: Sequence[Sequence[Object]] = (),
 ) -> dict[str, Any]:
-    """The fields of Workloads as lists, and the targets `to_prove`. orphans: HPAs whose workload does not exist."""
+    """The fields of Workloads as lists, the targets `to_prove`, and `missing_texts` with the queries to `search` for.
+
+    orphans: HPAs whose workload does not exist. elsewhere: results of these queries.
+    """
     sorted_out = workloads(autoscalers, found)
     lists = {key: list(rows) for key, rows in vars(sorted_out).items()}
-    return {**lists, "to_prove": proof_targets(sorted_out.wanted, orphans)}
+    return {
+        **lists,
+        "to_prove": proof_targets(sorted_out.wanted, orphans),
+        "search": search_queries() if sorted_out.missing else [],
+        "missing_texts": missing_texts(sorted_out.missing, elsewhere),
+    }
 
 
 def certificate_end(text: str) -> datetime:
@@ -78,9 +106,31 @@ def certificate_end(text: str) -> datetime:
     return not_after(text).replace(tzinfo=None)  # as Ansible's `now` returns it
 
 
+def input_faults(sources: Sequence[str], autoscalers: Any = ()) -> list[str]:
+    """Errors of what a run is given: inventories that do not exist, and rows of autoscalers that are no list."""
+    return [
+        *(
+            f"controller -> inventory: there is no inventory {source}. Nothing was changed. Next: correct -i, or run "
+            "without it and pass -e kubegpu_kubeconfig=<path>"
+            for source in missing_inventories(sources)
+        ),
+        *row_faults(autoscalers),
+    ]
+
+
+def doctor_commands(report: Object, command: str, kubeconfig: str, context: str = "") -> dict[str, Any]:
+    """The doctor's report with commands as fixes."""
+    return with_commands(report, command, kubectl_of(kubeconfig, context), str(Path(__file__).resolve().parents[2]))
+
+
 def chart_values(own: Object, given: Object | None = None, lists: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Raises: ValueError if a value for one of the lists is not a list."""
     return merged_values(own, given, lists or {})
+
+
+def conformance_files(proof: Object, form: Object | None = None, servers: Sequence[str] = ()) -> list[dict[str, str]]:
+    files = conformance.conformance_files(plain(proof), plain(form) if form else None, servers)
+    return [{"name": name, "content": content} for name, content in files.items()]
 
 
 def confirmation(request: Object, given: str = "") -> dict[str, str]:
@@ -185,9 +235,12 @@ class FilterModule:
             "chart_values": chart_values,
             "closed_to": refusal,
             "confirmation": confirmation,
+            "conformance_files": conformance_files,
+            "conformance_lines": conformance.conformance_lines,
             "daemon_set_rollout": daemon_set_rollout,
             "dashboard_objects": dashboard_objects,
             "differing_files": differing_files,
+            "doctor_commands": doctor_commands,
             "examined_servers": examined_servers,
             "gpu_node_labels": gpu_node_labels,
             "gpu_nodes": gpu_nodes.gpu_nodes,
@@ -197,6 +250,7 @@ class FilterModule:
             "helm_archive": helm_archive,
             "helm_platform": helm.platform,
             "image_pullers": lambda *given: list(image_pullers(*given)),
+            "input_faults": input_faults,
             "inventory_id": inventory_id,
             "keda_dependents": keda_dependents,
             "loadtest_exits": exits,
@@ -210,6 +264,7 @@ class FilterModule:
             "run_summary": run_summary,
             "runtime_class_users": runtime_class_users,
             "secret_paths": secret_paths,
+            "unknown_options": lambda names, role: unknown_options(names, specification(role)),
             "server_addresses": server_addresses,
             "server_gpu_facts": server_gpu_facts,
             "shares_gpus": lambda pools, sharing="none": shares_gpus(Sharing(sharing=sharing, pools=pools)),

@@ -35,7 +35,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _raw:
-  description: C(path) of the copy, whether the kubeconfig C(exists), and a C(key) of its file and context.
+  description:
+    - C(path) of the copy, whether the kubeconfig C(exists), and a C(key) of its file and context.
+    - C(instead) names other kubeconfigs if it does not exist.
   type: list
   elements: dict
 """

@@ -95,6 +95,27 @@ AUTOSCALERS: ArgSpec = {
     "metrics_backend": {"type": "str", "choices": ["adapter", "keda"], "default": "adapter"},
 }
 
+METRICS: ArgSpec = {
+    "metrics": {
+        "type": "list",
+        "elements": "dict",
+        "options": {
+            "name": {"type": "str"},
+            "namespace": {"type": "str", "default": "default"},
+            "query": {"type": "str"},
+            "scrape": {
+                "type": "dict",
+                "options": {
+                    "port": {"type": "str", "required": True},
+                    "path": {"type": "str", "default": "/metrics"},
+                    "interval": {"type": "int", "default": 5},
+                    "labels": {"type": "dict", "default": {}},
+                },
+            },
+        },
+    },
+}
+
 PROMETHEUS: ArgSpec = {
     "prometheus": {
         "type": "dict",
@@ -228,5 +249,6 @@ PROOF: ArgSpec = {
     "chain": {"type": "bool", "default": True},
     "metrics_backend": {"type": "str", "choices": ["adapter", "keda"], "default": "adapter"},
     "repeat": {"type": "bool", "default": False},
+    "conformance": {"type": "bool", "default": False},
     "wait_timeout": {"type": "int", "default": 300},
 }

@@ -19,7 +19,8 @@ from .autoscaling.spec import read_keys, read_specs
 from .cluster.errors import ApiError, QueryError
 from .cluster.http_getter import HttpGetter, has_credential, is_readable_by_others
 from .cluster.kube import KubeClient
-from .cluster.kubeconfig import check_kubeconfig
+from .cluster.kubeconfig import check_kubeconfig, place_known
+from .cluster.no_answer import lasting_failure, refused_connection
 from .cluster.prometheus_client import PrometheusClient
 from .cluster.rights import refused
 from .cluster.transport import connect
@@ -101,7 +102,7 @@ class GpuModule:
             if self.outcome.errors:
                 raise first_of_all([as_hop(err) for err in self.outcome.errors])
         except (HopError, ApiError, QueryError) as err:
-            hop = as_hop(err)
+            hop = self._as_hop(err)
             self._module.fail_json(
                 msg=str(hop),
                 hop=hop.hop,
@@ -112,6 +113,13 @@ class GpuModule:
                 **self._result(),
             )
         self._module.exit_json(**self._result())
+
+    def _as_hop(self, err: HopError | ApiError | QueryError) -> HopError:
+        """With the address of a server that does not answer."""
+        if isinstance(err, ApiError):
+            _context, server = place_known(self.params)
+            return lasting_failure(err, server) or refused_connection(err, server) or as_hop(err)
+        return as_hop(err)
 
     def kube_client(self) -> KubeClient:
         """A client; in check mode each write is a dry run on the server."""

@@ -17,6 +17,7 @@ extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
   - kubegpu.autoscale.cluster
   - kubegpu.autoscale.autoscalers
+  - kubegpu.autoscale.metrics
   - kubegpu.autoscale.prometheus
   - kubegpu.autoscale.verify
   - kubegpu.autoscale.inventory
@@ -25,7 +26,8 @@ options:
     description:
       - V(present) creates or changes the autoscalers.
       - V(absent) deletes autoscalers that this module created, and recording rules that no autoscaler uses anymore. It
-        only needs O(autoscalers[].name) and O(autoscalers[].namespace).
+        only needs O(autoscalers[].name) and O(autoscalers[].namespace). If O(metrics) is set, to any list, it deletes
+        all metrics of the inventory.
     type: str
     choices: [present, absent]
     default: present
@@ -72,7 +74,7 @@ notes:
     validation. A run over 1,000 autoscalers without changes takes about a second.
   - Reads HorizontalPodAutoscalers and nodes of the whole cluster, and the targets and pods of the autoscalers'
     namespaces. It also reads APIServices, ScaledObjects of KEDA, PrometheusRules in the rules' namespace, and
-    Prometheus. It writes HorizontalPodAutoscalers, ScaledObjects and PrometheusRules only.
+    Prometheus. It writes HorizontalPodAutoscalers, ScaledObjects, PrometheusRules and PodMonitors only.
     L(This ClusterRole,https://github.com/kubegpu/autoscale/blob/main/docs/rights.yml) has these permissions.
 seealso:
   - module: kubegpu.autoscale.gpu_autoscaler_info
@@ -172,6 +174,12 @@ EXAMPLES = r"""
       - {namespace: ml, target: {name: inference}, min_replicas: 2, max_replicas: 8, priority: 10}
       - {namespace: ml, target: {name: embed}, max_replicas: 8}
 
+- name: Serve the gauge of a model server to an existing HorizontalPodAutoscaler
+  kubegpu.autoscale.gpu_autoscaler:
+    autoscalers: []
+    metrics:
+      - {namespace: ml, name: queue_depth, scrape: {port: metrics}}
+
 - name: Delete an autoscaler, and its recording rule if nothing else uses it
   kubegpu.autoscale.gpu_autoscaler:
     state: absent
@@ -231,9 +239,9 @@ result:
           type: dict
     behaviors:
       description:
-        - The distinct scaling rules as text. They are computed from C(dead_time_s), the seconds until a new pod is
-          ready and visible in the metric, which is C(measured) on the pods or assumed. Directions in C(given) were set
-          by the user. With a C(demand), scaling up does not depend on it.
+        - The distinct scaling rules as text. C(dead_time_s) is the seconds until a new pod is ready and visible in
+          the metric, which is C(measured) on the pods, set by the user or assumed. Scaling up depends on it, except
+          with a C(demand) or on the activity of GPUs only. Directions in C(given) were set by the user.
       type: list
       elements: dict
     shares:
@@ -245,6 +253,19 @@ result:
       elements: dict
     rules:
       description: One entry for each PrometheusRule that was compared, with the first four keys.
+      type: list
+      elements: dict
+    metrics:
+      description:
+        - The C(kind), C(namespace), C(name) and C(action) of each PrometheusRule and PodMonitor of O(metrics).
+      returned: with O(metrics)
+      type: list
+      elements: dict
+    recorded:
+      description:
+        - For each of O(metrics) its C(values) in custom.metrics.k8s.io by pod, the pods that have a value only in
+          Prometheus (C(missing)), and whether it is C(verified).
+      returned: with O(verify=true)
       type: list
       elements: dict
   sample:
@@ -285,7 +306,7 @@ result:
         measured: true
         demand: false
         given: []
-        scale_up: the larger of 2 pods in 30 s or 50 percent in 30 s at once
+        scale_up: 8 pods in 15 s at once
         scale_down: the smaller of 1 pods in 60 s or 25 percent in 60 s after 300 s
     rules:
       - {namespace: monitoring, name: kubegpu-gpu, metric: gpu, action: created}
@@ -309,14 +330,21 @@ fix: {description: How to fix it., returned: failure, type: str}
 """
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.reconcile import narrow_rules, reconcile, remove
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.record_metrics import (
+    check_metrics,
+    record_metrics,
+    verify_metrics,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.verify import verify
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import (
     AUTOSCALERS,
     INVENTORY,
+    METRICS,
     PROMETHEUS,
     VERIFY,
 )
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.recorded_metrics import read_metrics
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import read_specs
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
@@ -328,21 +356,29 @@ STATE = {
 
 
 def main() -> None:
-    module = GpuModule(argument_spec={**AUTOSCALERS, **PROMETHEUS, **VERIFY, **INVENTORY, **STATE})
+    module = GpuModule(argument_spec={**AUTOSCALERS, **METRICS, **PROMETHEUS, **VERIFY, **INVENTORY, **STATE})
     params = module.params
     with module.boundary():
         if params["state"] == "absent":
             kube = module.kube_client()
-            module.outcome = remove(kube, params["autoscalers"], module.rule_options())
+            outcome = module.outcome = remove(kube, params["autoscalers"], module.rule_options())
+            if params["metrics"] is not None:
+                record_metrics(kube, (), module.rule_options(), outcome)
             return
         autoscalers = read_specs(params["autoscalers"], params["metrics_backend"])
+        metrics = read_metrics(params["metrics"] or [], autoscalers)
         kube = module.kube_client()
         prometheus = module.prometheus_client(kube)
         rules = module.rule_options()
         how = {"divides_gpus": params["divide_gpus"], "shared_rules_only": params["shared_rules_only"]}
+        warnings = check_metrics(kube, prometheus, metrics, rules)
         outcome = module.outcome = reconcile(kube, prometheus, autoscalers, rules, **how)
+        outcome.warnings += warnings
+        if params["metrics"] is not None and not params["shared_rules_only"]:
+            record_metrics(kube, metrics, rules, outcome)
         if params["verify"] and not params["shared_rules_only"] and not module.check_mode and not outcome.errors:
             verify(kube, prometheus, autoscalers, Deadline(params["wait_timeout"]), outcome)
+            verify_metrics(kube, prometheus, metrics, Deadline(params["wait_timeout"]), outcome)
             if not outcome.errors:
                 narrow_rules(kube, prometheus, autoscalers, rules, outcome)
 

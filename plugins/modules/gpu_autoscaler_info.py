@@ -10,8 +10,9 @@ description:
   - Reads HorizontalPodAutoscalers with their targets, their current and desired replicas and their conditions.
   - Reads the metric of each pod in the metrics API and in Prometheus.
   - Computes the reaction time from the configured intervals.
-  - With O(verify=true) it waits until each autoscaler is proven to work, as M(kubegpu.autoscale.gpu_autoscaler) does,
-    and fails otherwise. A pipeline can apply with C(verify=false) and verify later.
+  - With O(verify=true) it waits until each autoscaler and each of O(metrics) is proven to work, as
+    M(kubegpu.autoscale.gpu_autoscaler) does, and fails otherwise. A pipeline can apply with C(verify=false) and verify
+    later.
   - Changes nothing.
 author:
   - kubegpu.autoscale contributors (@kubegpu)
@@ -19,6 +20,7 @@ extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
   - kubegpu.autoscale.cluster
   - kubegpu.autoscale.reads
+  - kubegpu.autoscale.metrics
   - kubegpu.autoscale.prometheus
 options:
   namespace:
@@ -28,7 +30,8 @@ options:
     description:
       - Autoscalers to read, including those that M(kubegpu.autoscale.gpu_autoscaler) did not create. It can be the list
         for that module. Only names and namespaces are used.
-      - The default is all autoscalers that the module created.
+      - The default is all autoscalers that the module created, and each HorizontalPodAutoscaler that reads a recorded
+        metric. With O(metrics), the default is none.
     type: list
     elements: dict
     default: []
@@ -85,6 +88,11 @@ result:
         target: {description: The object that it scales., type: dict}
         min_replicas: {description: Minimum number of replicas., type: int}
         max_replicas: {description: Maximum number of replicas., type: int}
+    recorded:
+      description: The values of O(metrics), as RV(kubegpu.autoscale.gpu_autoscaler#module:result.recorded).
+      returned: with O(metrics)
+      type: list
+      elements: dict
     behaviors:
       description: The distinct scaling rules as text, as RV(kubegpu.autoscale.gpu_autoscaler#module:result.behaviors).
       type: list
@@ -108,9 +116,11 @@ hop: {description: The first broken hop., returned: failure, type: str}
 fix: {description: How to fix it., returned: failure, type: str}
 """
 
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.record_metrics import verify_metrics
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.show_autoscalers import show_autoscalers
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import PROMETHEUS, VERIFY
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import METRICS, PROMETHEUS, VERIFY
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.recorded_metrics import read_metrics
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import read_keys
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
@@ -122,17 +132,22 @@ ONLY_IF_ASKED = {**VERIFY, "verify": {"type": "bool", "default": False}}
 
 
 def main() -> None:
-    module = GpuModule(argument_spec={**PROMETHEUS, **WHICH, **ONLY_IF_ASKED})
+    module = GpuModule(argument_spec={**METRICS, **PROMETHEUS, **WHICH, **ONLY_IF_ASKED})
     params = module.params
     with module.boundary():
-        kube = module.kube_client()
-        module.outcome = show_autoscalers(
-            kube,
-            module.prometheus_client(kube),
-            namespace=params["namespace"],
-            keys=read_keys(params["autoscalers"]),
-            deadline=Deadline(params["wait_timeout"]) if params["verify"] else None,
+        kube, metrics, keys = (
+            module.kube_client(),
+            read_metrics(params["metrics"] or []),
+            read_keys(params["autoscalers"]),
         )
+        prometheus = module.prometheus_client(kube)
+        deadline = Deadline(params["wait_timeout"]) if params["verify"] else None
+        if keys or not metrics:
+            module.outcome = show_autoscalers(
+                kube, prometheus, namespace=params["namespace"], keys=keys, deadline=deadline
+            )
+        if metrics:
+            verify_metrics(kube, prometheus, metrics, deadline, module.outcome)
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ options:
   pod_start:
     description:
       - Seconds until a new replica provides capacity and has a value.
-      - The default is the dead time that the HPA's rules were computed with, or 60.
+      - The default is the dead time in the annotation of the HPA, or 60.
     type: int
   overload:
     description:

@@ -128,6 +128,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.survey_c
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.argspecs import INVENTORY
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kubeconfig import place_of
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.no_answer import LastingFailure
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.errors import HopError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.runtime import GpuModule
 
@@ -143,8 +144,8 @@ def main() -> None:
         try:
             wait_s = 0 if module.check_mode else module.params["wait_timeout"]
             outcome = survey_cluster(module.kube_client, server, inventory, Deadline(wait_s))
-        except HopError:
-            if not module.check_mode:
+        except HopError as err:
+            if not module.check_mode or isinstance(err, LastingFailure):
                 raise
             nothing = {"answers": False, "components": {}, "sees_releases": False, "not_looked_at": {}}
             module.outcome = Outcome(result={**place, **nothing})

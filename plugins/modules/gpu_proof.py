@@ -98,6 +98,13 @@ options:
     type: str
     choices: [adapter, keda]
     default: adapter
+  conformance:
+    description:
+      - Also proves what CNCF's AI conformance requires of metrics, for the playbook C(kubegpu.autoscale.conformance).
+        Prometheus must scrape the temporary workload by a PodMonitor.
+      - It does not fail if it is not proven. RV(result.chain.metrics) has the evidence.
+    type: bool
+    default: false
   repeat:
     description: Prove everything again, even what is recorded.
     type: bool
@@ -174,6 +181,7 @@ result:
         reason: {description: "Why it had to be proven, when it was proven, or why it was not.", type: str}
         text: {description: What is still to be proven of it. Empty if nothing is., type: str}
         gpus: {description: Number of GPUs that have computed., type: int}
+        pods: {description: Number of pods with GPUs that ran side by side in this run., type: int}
         of: {description: Number of GPUs that the node offers., type: int}
         unrequested:
           description:
@@ -197,7 +205,14 @@ result:
           description:
             - Replicas V(before) and V(after), the V(value) that the HorizontalPodAutoscaler saw, and its
               V(target_value). Seconds from the load step to the decision, the V(budget_s) in which it has to come, and
-              V(driver_s), which NVIDIA's utilisation adds. V(late) shows whether it took longer.
+              V(driver_s), which NVIDIA's utilisation adds. V(late) shows whether it took longer. V(down_s) has the
+              seconds from the end of the load until it wanted one replica, or null if that took more than 20 s.
+          type: dict
+        metrics:
+          description:
+            - With O(conformance=true) the V(gpus) with series of the exporter, the names of these V(series) with the
+              number of GPUs that have each, and the requests that the workload V(served) by Prometheus. V(unscraped)
+              explains why it has none.
           type: dict
   sample:
     generated_at: "2026-11-26T17:00:00+00:00"
@@ -209,6 +224,7 @@ result:
         reason: new
         text: ""
         gpus: 8
+        pods: 2
         of: 8
         unrequested: denied
         is_shared: false
@@ -219,7 +235,9 @@ result:
       reason: new
       hops:
         - {hop: pod, title: A pod is ready with a GPU, seconds: 2.0}
-      decision: {before: 1, after: 2, dry: false, value: 100.0, target_value: 50, seconds: 6.1, budget_s: 10.0}
+      decision:
+        {before: 1, after: 2, dry: false, value: 100.0, target_value: 50, seconds: 6.1, budget_s: 10.0, down_s: 7.2}
+      metrics: {}
 warnings:
   description: What could not be removed.
   returned: when there are any
@@ -255,6 +273,7 @@ def request(module: GpuModule) -> Request:
         tolerations=params["tolerations"],
         timeout_s=params["wait_timeout"],
         backend=params["metrics_backend"],
+        conformance=params["conformance"],
     )
     return Request(
         options,

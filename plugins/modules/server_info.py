@@ -151,6 +151,14 @@ result:
           description: The cluster and the machine, as recorded by the role C(kubernetes) when it created the node.
           type: dict
           sample: {name: prod, uid: 0c7f6a5e-8f3b-4c55-9d4e-3f2f6f1f2a3b, machine_id: 8f2c0d7e4b1a4c0f9d3e5a6b7c8d9e0f}
+    vendor:
+      description: Manufacturer of the machine by its firmware. Empty if it is not known.
+      type: str
+      sample: Amazon EC2
+    reboots_alone:
+      description: Whether unattended-upgrades reboots the server.
+      type: bool
+      sample: false
     free_gib:
       description: Free space in GiB of the file system of each folder.
       type: dict

@@ -77,7 +77,9 @@ class ControlPlane:
             f"--listen-client-urls=http://127.0.0.1:{etcd}", f"--advertise-client-urls=http://127.0.0.1:{etcd}",
             f"--listen-peer-urls=http://127.0.0.1:{peer}",
         )  # fmt: skip
-        (self.work / "tokens.csv").write_text("admin,admin,1,system:masters\nguest,guest,2\nlooker,looker,3\n")
+        users = {"admin": "1,system:masters", "guest": "2", "looker": "3"}
+        rows = [f"{token_of(name)},{name},{rest}\n" for name, rest in users.items()]
+        (self.work / "tokens.csv").write_text("".join(rows))
         (self.work / "audit.yml").write_text(json.dumps(AUDIT))
         self.run(
             "kube-apiserver", self.work / "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{etcd}",
@@ -110,7 +112,7 @@ class ControlPlane:
     def kubeconfig_of(self, user: str) -> Path:
         """For `guest` or `looker`, who have no right but what a test grants."""
         settings = json.loads(self.kubeconfig.read_text())
-        settings["users"] = [{"name": "admin", "user": {"token": user}}]
+        settings["users"] = [{"name": "admin", "user": {"token": token_of(user)}}]
         path = self.kubeconfig.with_name(f"kubeconfig-{user}")
         path.write_text(json.dumps(settings))
         return path
@@ -140,7 +142,9 @@ class ControlPlane:
 
     def _text(self, path: str) -> bytes:
         cluster = json.loads(self.kubeconfig.read_text())["clusters"][0]["cluster"]
-        request = urllib.request.Request(cluster["server"] + path, headers={"Authorization": "Bearer admin"})
+        request = urllib.request.Request(
+            cluster["server"] + path, headers={"Authorization": f"Bearer {token_of('admin')}"}
+        )
         trust = ssl.create_default_context(cafile=cluster["certificate-authority"])
         with urllib.request.urlopen(request, context=trust) as answer:
             return answer.read()
@@ -223,6 +227,11 @@ def _address() -> str:
         return probe.getsockname()[0]
 
 
+def token_of(user: str) -> str:
+    """Not the name alone: kubernetes.core 6.6 masks tokens of a kubeconfig in every output, also inside a word."""
+    return f"token-of-{user}"
+
+
 def _kubeconfig(server: str, authority: Path) -> str:
     cluster = {"server": server, "certificate-authority": str(authority)}
     return json.dumps(
@@ -230,7 +239,7 @@ def _kubeconfig(server: str, authority: Path) -> str:
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "test", "cluster": cluster}],
-            "users": [{"name": "admin", "user": {"token": "admin"}}],
+            "users": [{"name": "admin", "user": {"token": token_of("admin")}}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
             "current-context": "test",
         }

@@ -10,11 +10,12 @@ import pytest
 from chart_site import Site
 from control_plane import running
 
-# Of each playbook the part that installs one chart, and the release that is there then. Autoscaling needs no chart.
-PARTS = {
-    "gpu": ("nvidia_device_plugin_install", ["nvidia-device-plugin"]),
-    "monitoring": ("dcgm_exporter_install", ["dcgm-exporter"]),
-    "autoscaling": ("all", []),
+# Of each playbook the part that installs one chart, and the release that is there then. Autoscaling needs no chart, and
+# there is no Prometheus to create an autoscaler on.
+PARTS: dict[str, tuple[str, list[str], dict[str, Any]]] = {
+    "gpu": ("nvidia_device_plugin_install", ["nvidia-device-plugin"], {}),
+    "monitoring": ("dcgm_exporter_install", ["dcgm-exporter"], {}),
+    "autoscaling": ("all", [], {"gpu_autoscaling_state": "absent"}),
 }
 
 
@@ -36,10 +37,9 @@ def digits(site: Site) -> dict[str, Any]:
 def test_a_playbook_alone_brings_helm_if_it_installs_a_chart(
     tmp_path: Path, site: Site, digits: dict[str, Any], playbook: str
 ) -> None:
-    tag, releases = PARTS[playbook]
-    done = site.play(
-        f"kubegpu.autoscale.{playbook}", "--tags", tag, kubegpu_helm_folder=str(tmp_path / "kubegpu"), **digits
-    )
+    tag, releases, options = PARTS[playbook]
+    options = {**digits, **options, "kubegpu_helm_folder": str(tmp_path / "kubegpu")}
+    done = site.play(f"kubegpu.autoscale.{playbook}", "--tags", tag, **options)
     assert done.returncode == 0
     brought = [path.name for path in (tmp_path / "kubegpu").glob("*")]
     assert [name[:6] for name in brought] == ["helm-v"] * len(releases)

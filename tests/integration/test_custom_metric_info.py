@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from control_plane import ControlPlane, eventually, free_port
+from control_plane import ControlPlane, eventually, free_port, token_of
 from kubernetes import client
 from metric_chain import ADAPTER_VALUES, MONITORING, MetricChain
 from programs import program
@@ -102,7 +102,8 @@ def queries(kube: client.ApiClient) -> int:
 
 def looks_at_apiservices(control_plane: ControlPlane, kube: client.ApiClient) -> int:
     """How often one was read: once for each look that finds the API away."""
-    request = urllib.request.Request(f"{kube.configuration.host}/metrics", headers={"Authorization": "Bearer admin"})
+    credential = {"Authorization": f"Bearer {token_of('admin')}"}
+    request = urllib.request.Request(f"{kube.configuration.host}/metrics", headers=credential)
     trusted = ssl.create_default_context(cafile=str(control_plane.work / "certs" / "apiserver.crt"))
     with urllib.request.urlopen(request, context=trusted) as answer:
         lines = answer.read().decode().splitlines()

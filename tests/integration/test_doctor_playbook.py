@@ -22,6 +22,14 @@ from kubernetes import client
 from playbook import run_playbook
 from workloads import Workloads
 
+# The first line for a cluster without the parts of a chain.
+NOTHING_THERE = "This cluster has no node with GPUs. It runs no dcgm-exporter. It has no Prometheus: Prometheus "
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+
+
+def has_nvidia_device() -> bool:
+    return any(vendor.read_text().strip() == "0x10de" for vendor in PCI_DEVICES.glob("*/vendor"))
+
 
 def examine(folder: Path, servers: Sequence[str] = (), **options: Any) -> subprocess.CompletedProcess[str]:
     """With an inventory of its own, so that the report's default folder is `folder`/.kubegpu/doctor.
@@ -74,8 +82,7 @@ def test_a_broken_chain_is_reported_and_fails(tmp_path: Path, options: dict[str,
     folder = tmp_path / ".kubegpu" / "doctor"
     report = json.loads((folder / "report.json").read_text())
     assert report["verdict"] == "broken"
-    first = next(hop for hop in report["hops"] if hop["status"] == "broken")
-    assert f"The chain is broken at: {first['title']}: " in done.stdout
+    assert NOTHING_THERE in " ".join(done.stdout.split())
     page = (folder / "report.html").read_text().replace("<wbr>", "")
     assert all(finding["id"] in page for finding in report["findings"])
     cases = ElementTree.parse(folder / "junit.xml").getroot()
@@ -151,9 +158,10 @@ def test_a_cluster_that_does_not_answer_is_an_error_beside_the_servers(tmp_path:
     assert (report["verdict"], report["cluster"]["reached"]) == ("broken", False)
     [finding] = [finding for finding in report["findings"] if finding["hop"] == "access"]
     assert finding["id"] == "CLUSTER_UNREACHABLE"
-    assert "https://127.0.0.1:9 did not answer in time" in finding["seen"][0]
+    assert "nothing listens at https://127.0.0.1:9: Connection refused" in finding["seen"][0]
 
 
+@pytest.mark.skipif(has_nvidia_device(), reason="what is found depends on the driver of this machine")
 @pytest.mark.parametrize(("fail_on", "status"), [("error", 0), ("warning", 2)])
 def test_servers_are_judged_before_there_is_a_cluster(tmp_path: Path, fail_on: str, status: int) -> None:
     options = {"kubegpu_kubeconfig": str(tmp_path / "none"), "gpu_doctor_fail_on": fail_on}
@@ -191,5 +199,5 @@ def test_the_one_command_of_the_readme(tmp_path: Path, options: dict[str, Any]) 
         text=True,
     )
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "The chain is broken at: " in done.stdout
+    assert NOTHING_THERE in " ".join(done.stdout.split())
     assert json.loads((tmp_path / ".kubegpu" / "doctor" / "report.json").read_text())["verdict"] == "broken"

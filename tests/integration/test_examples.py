@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,15 @@ from typing import Any
 import pytest
 import yaml
 from chart_site import operator_crds
+from cluster_dump import as_written
 from collection import ROOT
 from control_plane import ControlPlane, eventually
 from keda_name import published
 from kubernetes import client
-from metric_chain import PROOF_S, MetricChain
-from playbook import local, run_playbook
-from readme import Home, blocks
+from metric_chain import MONITORING, PROOF_S, MetricChain
+from module_process import run_module
+from playbook import changed, local, run_playbook
+from readme import README, Home, blocks
 from served_kinds import SERVED_S, is_served
 from workloads import Workloads
 
@@ -45,6 +48,7 @@ def ml(kube: client.ApiClient, crd: None, chain: MetricChain) -> Workloads:
         ml.ready_pod(pod, app=name)
     chain.exporter.gpus("ml", dict.fromkeys(PODS, 50))
     chain.exporter.text += "".join(f'vllm:num_requests_waiting{{namespace="ml",pod="{pod}"}} 2\n' for pod in PODS)
+    chain.exporter.text += "".join(f'queue_depth{{namespace="ml",pod="{pod}"}} 2\n' for pod in PODS)
     chain.exporter.text += 'nginx_ingress_controller_requests{exported_namespace="ml",ingress="inference"} 7\n'
     chain.exporter.text += "".join(
         f'container_usage{{namespace="ml",pod="{pod}",container="main"}} 0.5\n' for pod in PODS
@@ -58,26 +62,70 @@ def ml(kube: client.ApiClient, crd: None, chain: MetricChain) -> Workloads:
     apps.delete_collection_namespaced_stateful_set("ml")
 
 
+@pytest.fixture
+def of_site(plane: tuple[ControlPlane, client.ApiClient], kube: client.ApiClient, ml: Workloads) -> Iterator[None]:
+    """What the playbook site of another inventory leaves: a Prometheus that selects each rule, a rule and an HPA."""
+    core, name = client.CoreV1Api(kube), "kube-prometheus-stack-prometheus"
+    labels = {"app.kubernetes.io/name": "prometheus", "operator.prometheus.io/name": name}
+    core.patch_namespaced_service(name, MONITORING, {"spec": {"selector": labels}})
+    with ml.kind("Prometheuse", "monitoring.coreos.com/v1"):
+        made = {"apiVersion": "monitoring.coreos.com/v1", "kind": "Prometheuse", "metadata": {"name": name}}
+        client.CustomObjectsApi(kube).create_namespaced_custom_object(
+            "monitoring.coreos.com", "v1", MONITORING, "prometheuses", {**made, "spec": {"ruleSelector": {}}}
+        )
+        autoscaler = {"namespace": "ml", "target": {"name": "embed"}, "max_replicas": 2}
+        options = {
+            "kubeconfig": str(plane[0].kubeconfig),
+            "inventory_id": "lab",
+            "prometheus": {"rule_labels": {"release": "kube-prometheus-stack"}, "evaluation_interval": 1},
+        }
+        run_module("gpu_autoscaler", {**options, "autoscalers": [autoscaler], "verify": False})
+        yield
+    core.patch_namespaced_service(name, MONITORING, {"spec": {"selector": None}})
+
+
 def test_the_block_of_the_readme_for_a_cluster(
-    tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], ml: Workloads
+    tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], ml: Workloads, of_site: None
 ) -> None:
-    """As it stands, which changes nothing. Then its last command without the flags of check mode, as the page says."""
+    """As it stands, which changes nothing, beside another inventory. Then without the flags of check mode, from two
+    folders, and with the option that removes it: all as the page says. Nothing is left."""
     home = Home(tmp_path)
     (tmp_path / ".kube").mkdir()
     shutil.copy(plane[0].kubeconfig, tmp_path / ".kube" / "config")
     *_, block = blocks("You have a cluster", "sh")
-    hpas = client.AutoscalingV2Api(plane[1])
+    before = scalers_and_rules(plane[0])
+    assert len(before) == 2
 
     shown = home.paste(block)
     assert shown.returncode == 0
     assert re.search(r'^\+ +"maxReplicas": 8', shown.stdout, re.MULTILINE)
-    assert hpas.list_namespaced_horizontal_pod_autoscaler("ml").items == []
+    assert scalers_and_rules(plane[0]) == before
 
     last, flags = block[block.index("ansible-playbook ") :], " --check --diff"
     assert flags in last
-    assert home.paste(f". ~/kubegpu/bin/activate\n{last.replace(flags, '')}").returncode == 0
-    [hpa] = hpas.list_namespaced_horizontal_pod_autoscaler("ml").items
+    [removal] = re.findall(r"to remove it again with `(.+?)` instead", README)
+    made = home.paste(f". ~/kubegpu/bin/activate\n{last.replace(flags, '')}")
+    assert (made.returncode, changed(made.stdout)) == (0, 1)
+    [hpa] = (
+        client.AutoscalingV2Api(plane[1])
+        .list_namespaced_horizontal_pod_autoscaler("ml", field_selector="metadata.name=inference")
+        .items
+    )
     assert (hpa.metadata.name, hpa.spec.max_replicas) == ("inference", 8)
+
+    elsewhere = "mkdir -p elsewhere && cd elsewhere\n. ~/kubegpu/bin/activate\n"
+    again = home.paste(elsewhere + last.replace(flags, ""))
+    assert (again.returncode, changed(again.stdout)) == (0, 0)
+    removed = home.paste(elsewhere + last.replace(flags, f" {removal}"))
+    assert (removed.returncode, changed(removed.stdout)) == (0, 1)
+    assert scalers_and_rules(plane[0]) == before
+
+
+def scalers_and_rules(plane: ControlPlane) -> dict[str, Any]:
+    """HPAs and rules of all namespaces, as they were written."""
+    paths = ("/apis/autoscaling/v2/horizontalpodautoscalers", "/apis/monitoring.coreos.com/v1/prometheusrules")
+    found = [item for path in paths for item in plane.get(path)["items"]]
+    return as_written({f"{item['metadata']['namespace']}/{item['metadata']['name']}": item for item in found})
 
 
 def test_the_page_on_vllm(
@@ -131,7 +179,8 @@ def test_the_page_on_vllm(
 
 def test_the_examples_run(tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], ml: Workloads) -> None:
     tasks = [task for module in ON_A_CLUSTER for task in examples(module) if not _uses_keda(task)]
-    run(tmp_path, tasks, kubeconfig=plane[0].kubeconfig)
+    with ml.kind("PodMonitor", "monitoring.coreos.com/v1"):
+        run(tmp_path, tasks, kubeconfig=plane[0].kubeconfig)
 
 
 def test_the_examples_for_keda_run(tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], ml: Workloads) -> None:
@@ -154,7 +203,9 @@ def test_the_examples_run_on_a_node(tmp_path: Path) -> None:
     for name, value in {"vendor": "0x10de", "device": "0x27b8", "class": "0x030200"}.items():
         (gpu / name).write_text(f"{value}\n")
 
-    output = run(tmp_path, examples("gpu_facts"), "--check", "-v")
+    # Otherwise the GPUs and the driver of this machine decide which of the examples run.
+    (root := tmp_path / "no-gpu").mkdir()
+    output = run(tmp_path, examples("gpu_facts"), "--check", "-v", root=root)
 
     _, _, last = output.rpartition("TASK [")
     assert "ok: [localhost" in last
@@ -163,7 +214,8 @@ def test_the_examples_run_on_a_node(tmp_path: Path) -> None:
 
 def run(folder: Path, tasks: list[dict[str, Any]], *flags: str, **defaults: Path) -> str:
     options = {name: str(value) for name, value in defaults.items()}
-    play = local(*tasks, module_defaults={"group/kubegpu.autoscale.all": options})
+    modules = ("group/kubegpu.autoscale.all",) if "kubeconfig" in options else ("kubegpu.autoscale.gpu_facts",)
+    play = local(*tasks, module_defaults=dict.fromkeys(modules, options))
     done = run_playbook(folder, play, {}, *flags)
     assert done.returncode == 0
     assert done.stdout.count("TASK [") == len(tasks)

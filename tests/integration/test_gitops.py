@@ -141,7 +141,7 @@ def test_the_chart_brings_the_crds_that_the_role_applies(site: Site, folders: di
         "r",
         site.chart("kube-prometheus-stack"),
         "--include-crds",
-        "--kube-version=1.36.3",
+        "--kube-version=1.37.2",
         "--values",
         values,
     )

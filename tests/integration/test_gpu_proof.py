@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.conformance import conformance_files
 from control_plane import ControlPlane, eventually
 from gpu_kubelet import NAMESPACE, Kubelet, gone, kubelet, message
 from kubernetes import client
@@ -115,10 +117,11 @@ def test_a_first_run_proves_and_a_second_one_changes_nothing(cluster: Cluster) -
     (row,) = first["result"]["nodes"]
     assert (row["status"], row["gpus"], row["of"]) == ("proven", 2, 2)
     hops = [hop["hop"] for hop in first["result"]["chain"]["hops"]]
-    assert hops == ["pod", "rule", "metrics_api", "hpa", "decision"]
+    assert hops == ["pod", "rule", "metrics_api", "hpa", "decision", "release"]
     decision = first["result"]["chain"]["decision"]
     assert (decision["before"], decision["after"], decision["dry"]) == (1, 2, False)
     assert decision["value"] > decision["target_value"]
+    assert 0 < decision["down_s"] < 20
     assert cluster.left() == []
 
     second = cluster.prove()
@@ -147,6 +150,22 @@ def test_one_free_gpu_gives_a_dry_decision(cluster: Cluster) -> None:
     cluster.node("gpu1", 1)
     result = cluster.prove()["result"]["chain"]
     assert (result["status"], result["decision"]["dry"], result["decision"]["after"]) == ("proven", True, 2)
+
+
+def test_conformance_has_the_series_of_the_gpus_and_says_what_is_not_scraped(cluster: Cluster) -> None:
+    """No PodMonitor is served here: that is no failure of the proof, and nothing is claimed."""
+    cluster.node("gpu1", 2)
+    done = cluster.prove(conformance=True)
+    assert not done.get("failed"), done
+    metrics = done["result"]["chain"]["metrics"]
+    assert metrics["series"]["DCGM_FI_DEV_GPU_UTIL"] == metrics["gpus"] > 0
+    assert metrics["served"] == 0
+    assert "the PodMonitor was not created" in metrics["unscraped"]
+    product = yaml.safe_load(conformance_files(done["result"])["PRODUCT.yaml"])
+    entries = {entry["id"]: entry for entries in product["spec"].values() for entry in entries}
+    assert entries["pod_autoscaling"]["status"] == "Implemented"
+    assert entries["ai_service_metrics"]["status"] == ""
+    assert cluster.left() == []
 
 
 def test_a_node_that_joins_is_proven_alone(cluster: Cluster) -> None:

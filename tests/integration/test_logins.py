@@ -178,14 +178,14 @@ def test_an_autoscaler_of_who_may_not_make_one_ends_in_one_sentence(
 @pytest.mark.parametrize(
     ("proof", "words"),
     [
-        (True, "CUDA: NOT PROVEN, no node offers a GPU"),
-        (False, "WARNING: neither GPUs nor autoscalers were proven: kubegpu_proof is false"),
+        (True, "nothing was proven. GPUs and chain: NOT PROVEN, no node offers a GPU"),
+        (False, "nothing was proven. GPUs and chain: skipped by kubegpu_proof: false or by tags"),
     ],
 )
-def test_a_proof_of_nothing_says_so(
+def test_a_proof_of_nothing_is_no_success(
     proof: bool, words: str, plane: tuple[ControlPlane, client.ApiClient], tmp_path: Path
 ) -> None:
     options = {"kubegpu_kubeconfig": str(plane[0].kubeconfig), "kubegpu_proof": proof}
     done = run_playbook(tmp_path, "kubegpu.autoscale.verify", options)
-    assert done.returncode == 0
+    assert done.returncode == 2
     assert words in " ".join(done.stdout.split())

@@ -15,7 +15,7 @@ from playbook import changed
 
 CAPABLE = {"nvidia.com/mig.capable": "true", "nvidia.com/gpu.deploy.mig-manager": "true"}
 CONFIG, TOLD, BEFORE = "nvidia.com/mig.config", "nvidia.com/mig.config.state", "kubegpu.autoscale/mig-before"
-MARK = "kubegpu.autoscale/cordoned-for-mig"
+MARK, OURS = "kubegpu.autoscale/cordoned-for-mig", {"kubegpu.autoscale/mig-inventory": "default"}
 # What each profile makes of an H100, by its resources with the strategy `single`.
 OFFERED = {"all-1g.10gb": "7", "all-disabled": "1", "all-3g.40gb": "2"}
 
@@ -159,7 +159,7 @@ def test_a_node_that_fails_stays_cordoned_and_the_next_is_not_touched(site: Site
 def test_a_run_that_ended_before_pods_could_come_is_gone_on_with(site: Site, manager: Manager, state: str) -> None:
     """The manager has finished in the meantime. An existing cordon stays."""
     labels = {CONFIG: "all-1g.10gb", TOLD: "success"}
-    for name, marks in (("h1", {BEFORE: "", MARK: ""}), ("h2", {BEFORE: "all-1g.10gb"})):
+    for name, marks in (("h1", {BEFORE: "", MARK: "default", **OURS}), ("h2", {BEFORE: "all-1g.10gb", **OURS})):
         metadata = {"labels": labels, "annotations": marks}
         site.core.patch_node(name, {"metadata": metadata, "spec": {"unschedulable": True}})
         site.core.patch_node_status(name, {"status": {"allocatable": {"nvidia.com/gpu": "7"}}})

@@ -43,7 +43,7 @@ TEMPLATES = """
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: counters, namespace: {{ .Release.Namespace }}}
-data: {metrics: DCGM_FI_DEV_GPU_UTIL}
+data: {metrics: {{ .Values.metrics | default "DCGM_FI_DEV_GPU_UTIL" }}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -383,6 +383,18 @@ def test_what_was_deleted_or_edited_is_put_back_once(release: Release) -> None:
     assert changed(release.bring()) == 1
     assert (release.counters(), release.port()) == (["DCGM_FI_DEV_GPU_UTIL"], "metrics")
     assert changed(release.bring()) == 0
+
+
+def test_an_upgrade_changes_what_was_edited_and_restored(release: Release) -> None:
+    """Helm 4 applies on the server, where each of the three is another manager of the field."""
+    release.bring()
+    edited = {"data": {"metrics": "by-hand"}}
+    release.objects.patch_namespaced_config_map("counters", release.namespace, edited)
+    release.bring()
+    assert release.counters() == ["DCGM_FI_DEV_GPU_UTIL"]
+
+    release.bring(values={"metrics": "DCGM_FI_PROF_GR_ENGINE_ACTIVE"})
+    assert release.counters() == ["DCGM_FI_PROF_GR_ENGINE_ACTIVE"]
 
 
 def test_what_others_added_stays(release: Release) -> None:

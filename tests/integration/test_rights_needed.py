@@ -179,6 +179,12 @@ def work(
         assert applies.run("gpu_autoscaler", verify=False, autoscalers=own)["changed"] is True
         gone = applies.run("gpu_autoscaler", state="absent", autoscalers=own)
         assert [rule["action"] for rule in gone["result"]["rules"] if "queue" in rule["name"]] == ["deleted"]
+        with workloads.kind("PodMonitor", "monitoring.coreos.com/v1"):
+            metric = {"namespace": namespace, "name": "depth", "query": queue["query"]}
+            for port in ("metrics", "http"):  # the PodMonitor of the first one is deleted
+                scraped = {**metric, "scrape": {"port": port}}
+                applies.run("gpu_autoscaler", verify=False, autoscalers=[], metrics=[scraped])
+            applies.run("gpu_autoscaler", state="absent", autoscalers=[], metrics=[])
         with workloads.kind("ScaledObject", "keda.sh/v1alpha1"), published(kube):
             keda = {**wanted[0], "backend": "keda"}
             for backend in ("keda", "adapter", "keda"):

@@ -9,7 +9,9 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import labels as labels_of
 from control_plane import ControlPlane
 from kubernetes import client
+from metric_chain import MetricChain
 from playbook import changed, local, run_playbook
+from prometheus_rules import GROUP, rules
 from workloads import Workloads
 
 PART_OF = "app.kubernetes.io/part-of"
@@ -98,7 +100,7 @@ def test_a_target_that_is_still_to_come_is_named_and_the_others_are_made(
 ) -> None:
     later = {"namespace": "still-to-come", "target": {"kind": "StatefulSet", "name": "train"}, "max_replicas": 2}
     output = play(tmp_path, plane[0].kubeconfig, gpu_autoscaling_autoscalers=[*autoscalers, later])
-    assert "StatefulSet still-to-come/train not found" in output
+    assert "StatefulSet still-to-come/train does not exist" in output
     hpas = client.AutoscalingV2Api(plane[1]).list_namespaced_horizontal_pod_autoscaler
     assert [hpa.metadata.name for hpa in hpas(workloads.namespace).items] == ["chat"]
 
@@ -109,12 +111,19 @@ def test_an_autoscaler_whose_target_is_gone_is_not_proven(
     workloads: Workloads,
     autoscalers: list[dict[str, Any]],
 ) -> None:
-    """One that is still to come is nothing to prove, and one whose workload somebody has deleted is broken."""
+    """One that is still to come is nothing to prove, and one whose workload somebody has deleted is broken.
+
+    Alone, the playbook verify fails if it has proven nothing. In the playbook site, workloads come after it.
+    """
     kubeconfig, later = plane[0].kubeconfig, {**autoscalers[0], "target": {"name": "later"}}
     play(tmp_path, kubeconfig, gpu_autoscaling_autoscalers=autoscalers)
     variables = {"kubegpu_kubeconfig": str(kubeconfig), "gpu_autoscaling_wait_timeout": 1}
-    coming = run_playbook(tmp_path, "kubegpu.autoscale.verify", {**variables, "gpu_autoscaling_autoscalers": [later]})
-    assert coming.returncode == 0
+    coming = {**variables, "gpu_autoscaling_autoscalers": [later]}
+    alone = run_playbook(tmp_path, "kubegpu.autoscale.verify", coming)
+    assert alone.returncode == 2
+    assert "controller -> proof: nothing was proven." in alone.stdout
+    in_site = run_playbook(tmp_path, "kubegpu.autoscale.verify", {**coming, "kubegpu_proof_required": False})
+    assert in_site.returncode == 0
     client.AppsV1Api(plane[1]).delete_namespaced_deployment("chat", workloads.namespace)
     both = {**variables, "gpu_autoscaling_autoscalers": [*autoscalers, later]}
     gone = run_playbook(tmp_path, "kubegpu.autoscale.verify", both)
@@ -174,3 +183,35 @@ def test_images_are_pulled_ahead_where_the_pods_may_run(
         assert [left.metadata.name for left in apps.list_namespaced_daemon_set(namespace).items] == [
             "kubegpu-images-chat"
         ]
+
+
+def test_a_metric_without_an_autoscaler_goes_with_its_entry(
+    tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], workloads: Workloads
+) -> None:
+    kubeconfig = plane[0].kubeconfig
+    metrics = [{"namespace": workloads.namespace, "name": "queue_depth"}]
+    made = play(tmp_path, kubeconfig, gpu_autoscaling_verify=True, gpu_autoscaling_metrics=metrics)
+    assert changed(made) == 1
+    proof = made.partition("Prove that the recorded metrics reach the metrics API")[2]
+    assert proof.partition("\n")[2].startswith("ok: [localhost]")
+    assert changed(play(tmp_path, kubeconfig, gpu_autoscaling_metrics=metrics)) == 0
+    assert len(rules(plane[1])) == 1
+    assert changed(play(tmp_path, kubeconfig)) == 1
+    assert rules(plane[1]) == []
+
+
+def test_a_metric_alone_is_created_and_proven_by_the_playbooks(
+    tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], workloads: Workloads, chain: MetricChain
+) -> None:
+    workloads.deployment("chat", gpus=0)
+    workloads.ready_pod("chat-0", app="chat")
+    metric = {"namespace": workloads.namespace, "name": "queue_depth", "scrape": {"port": "metrics"}}
+    options = {"kubegpu_kubeconfig": str(plane[0].kubeconfig), "kubegpu_proof": False}
+    chain.exporter.text = f'queue_depth{{namespace="{workloads.namespace}",pod="chat-0"}} 1\n'
+    with workloads.kind("PodMonitor", f"{GROUP}/v1"):
+        for playbook in ("autoscaling", "verify"):
+            done = run_playbook(
+                tmp_path, f"kubegpu.autoscale.{playbook}", {**options, "gpu_autoscaling_metrics": [metric]}
+            )
+            assert done.returncode == 0
+    chain.exporter.text = ""

@@ -26,7 +26,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.requ
 from chart_site import operator_crds
 from charts_check import releases, render
 from collection import ROOT
-from control_plane import ControlPlane, eventually, free_port, running
+from control_plane import ControlPlane, eventually, free_port, running, token_of
 from kubernetes import client
 from metric_chain import MONITORING, MetricChain
 from model_servers import DEMO, metric, model_server
@@ -67,7 +67,7 @@ class Traefik:
         cluster = json.loads(self._plane.kubeconfig.read_text())["clusters"][0]["cluster"]
         reached = {
             "endpoint": cluster["server"],
-            "token": "admin",
+            "token": token_of("admin"),
             "certauthfilepath": cluster["certificate-authority"],
         }
         ports = {"web": self.web, "websecure": self.secure, "metrics": self.metrics}

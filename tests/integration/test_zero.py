@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,6 +59,10 @@ class Cluster:
         done = self.run("gpu_doctor", namespace=NAMESPACE, grace=False)
         return [finding["id"] for finding in done["result"]["findings"]]
 
+    def hpas(self) -> list[str]:
+        found = client.AutoscalingV2Api(self._kube).list_namespaced_horizontal_pod_autoscaler(NAMESPACE)
+        return [hpa.metadata.name for hpa in found.items]
+
     def condition(self, kind: str) -> tuple[str, str]:
         hpa = client.AutoscalingV2Api(self._kube).read_namespaced_horizontal_pod_autoscaler("chat", NAMESPACE)
         rows = (hpa.status and hpa.status.conditions) or ()
@@ -65,8 +71,13 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    work = tmp_path_factory.mktemp("zero")
-    with running(work, *CONTROLLERS, gates="HPAScaleToZero=true") as (plane, kube):
+    with made(tmp_path_factory.mktemp("zero"), "HPAScaleToZero=true") as cluster:
+        yield cluster
+
+
+@contextmanager
+def made(work: Path, gates: str) -> Iterator[Cluster]:
+    with running(work, *CONTROLLERS, gates=gates) as (plane, kube):
         chain = MetricChain(plane, kube)
         serve_kind(kube)
         chain.start()
@@ -124,14 +135,11 @@ def test_the_zero_of_a_person_is_told_from_the_hpa_s(cluster: Cluster) -> None:
     eventually(lambda: cluster.replicas == 2, "it scales again", SCALED_S)
 
 
-def test_without_the_gate_it_is_refused_and_nothing_is_written(
-    run: Run, kube: client.ApiClient, workloads: Workloads
-) -> None:
-    workloads.deployment("chat")
-    refused = run(autoscalers=[sleeper(workloads.namespace)])
-    assert "must be greater than or equal to 1" in refused["msg"]
-    assert "set backend: keda" in refused["msg"]
-    assert not refused["changed"]
-    hpas = client.AutoscalingV2Api(kube).list_namespaced_horizontal_pod_autoscaler(workloads.namespace)
-    assert hpas.items == []
-    assert run(autoscalers=[sleeper(workloads.namespace, min_replicas=1)])["changed"]
+def test_without_the_gate_it_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    with made(tmp_path, "HPAScaleToZero=false") as cluster:
+        refused = cluster.run(autoscalers=[sleeper(NAMESPACE)])
+        assert "must be greater than or equal to 1" in refused["msg"]
+        assert "set backend: keda" in refused["msg"]
+        assert not refused["changed"]
+        assert cluster.hpas() == []
+        assert cluster.run(autoscalers=[sleeper(NAMESPACE, min_replicas=1)])["changed"]

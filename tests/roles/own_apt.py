@@ -7,7 +7,9 @@ from pathlib import Path
 
 def apt_paths(folder: Path) -> dict[str, str]:
     """Files of a set of packages, in a folder of this machine."""
-    return {name: str(folder / f"kubegpu.{name}") for name in ("key", "source", "pin", "before", "config")}
+    return {
+        name: str(folder / f"kubegpu.{name}") for name in ("key", "source", "pin", "before", "config", "needrestart")
+    }
 
 
 def installed_alone(folder: Path) -> dict[str, str]:

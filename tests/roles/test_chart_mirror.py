@@ -19,7 +19,7 @@ CHART = {
     "crd_group": "",
 }
 HELM = """#!/bin/sh
-[ "$1" = version ] && { echo 'version.BuildInfo{Version:"v3.21.4", GitCommit:"825e86f"}'; exit; }
+[ "$1" = version ] && { echo 'version.BuildInfo{Version:"v4.3.0", GitCommit:"825e86f"}'; exit; }
 echo "asked: $* by ${HELM_CONFIG_HOME:-the configuration of the user};" >&2
 exit 1
 """

@@ -16,7 +16,7 @@ from collection import COLLECTIONS_PATH, ROOT
 
 PIN = yaml.safe_load((ROOT / "roles/_common/defaults/main/versions.yml").read_text())["kubegpu_pinned_versions"]
 HELM = PIN["archives"]["helm"]
-BESIDE = "sha256:https://get.helm.sh/helm-v3.22.0-linux-amd64.tar.gz.sha256sum"
+BESIDE = "sha256:https://get.helm.sh/helm-v4.9.0-linux-amd64.tar.gz.sha256sum"
 OWN = "0" * 64
 
 
@@ -37,8 +37,8 @@ def checksum(folder: Path, **variables: Any) -> str:
     ("override", "expected"),
     [
         ({}, f"sha256:{HELM['sha256']['linux-amd64']}"),
-        ({"version": "v3.22.0"}, BESIDE),
-        ({"version": "v3.22.0", "sha256": {"linux-amd64": OWN}}, f"sha256:{OWN}"),
+        ({"version": "v4.9.0"}, BESIDE),
+        ({"version": "v4.9.0", "sha256": {"linux-amd64": OWN}}, f"sha256:{OWN}"),
     ],
     ids=["pinned", "another_release", "another_release_with_its_digits"],
 )
@@ -94,13 +94,13 @@ def controller(tmp_path: Path) -> Controller:
 @pytest.mark.parametrize(
     ("prints", "code", "is_taken"),
     [
-        ("v3.13.0+g825e86f", 0, True),
-        ("v3.12.3+g3a31588", 0, False),
-        ("v4.0.1+g12500dd", 0, False),
-        ("v3.21.4+g825e86f", 1, True),
+        ("v4.0.0+g99cd196", 0, True),
+        ("v3.21.4+g825e86f", 0, False),
+        ("v5.0.1+g12500dd", 0, False),
+        ("v4.3.0+g825e86f", 1, True),
         ("not a version", 0, False),
     ],
-    ids=["the first with labels", "one before", "another major version", "warns", "not helm"],
+    ids=["the first of its major version", "an older major version", "a newer one", "warns", "not helm"],
 )
 def test_helm_of_the_path_is_taken_where_it_fits(
     controller: Controller, prints: str, code: int, is_taken: bool
@@ -111,13 +111,24 @@ def test_helm_of_the_path_is_taken_where_it_fits(
     assert controller.finds().startswith(f"{taken} of ours")
 
 
+@pytest.mark.parametrize(("prints", "is_taken"), [("v3.13.0+g825e86f", True), ("v3.12.3+g3a31588", False)])
+def test_a_helm_3_of_the_path_is_taken_if_one_with_labels_is_pinned(
+    controller: Controller, prints: str, is_taken: bool
+) -> None:
+    controller.add("helm", prints)
+    pinned = {"archives": {"helm": {"version": "v3.21.4"}}}
+
+    found = controller.finds(kubegpu_versions_override=pinned)
+    assert found.startswith(f"{controller.programs}/helm of ours") is is_taken
+
+
 def test_without_one_ours_is_taken(controller: Controller) -> None:
     assert controller.finds().startswith(f"{controller.own} of ours: True")
 
 
 def test_ours_is_taken_before_that_of_the_path_which_is_not_asked(controller: Controller) -> None:
     """Another release in the PATH does not change what a cluster is installed by."""
-    controller.add("helm", "v3.22.0+g825e86f")
+    controller.add("helm", "v4.9.0+g825e86f")
     controller.own.touch()
 
     assert controller.finds().startswith(f"{controller.own} of ours: True")
@@ -135,7 +146,7 @@ def test_helm_may_be_named_as_the_path_has_it(controller: Controller) -> None:
 
 def test_one_may_be_named_by_a_relative_path_and_by_a_link(controller: Controller) -> None:
     """Of snap every program is a link to one file, which goes by the name that it is called by."""
-    controller.add("snap", "v3.21.4+g825e86f")
+    controller.add("snap", "v4.3.0+g825e86f")
     (controller.programs / "helm3").symlink_to("snap")
 
     taken = f"{controller.programs}/helm3 of ours"

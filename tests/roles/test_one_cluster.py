@@ -73,7 +73,7 @@ def test_no_task_selects_a_context_of_its_own() -> None:
 
 
 def test_variables_of_roles_use_the_run_s_copy() -> None:
-    """Defaults may name the folder of the user's file, but nothing else reads it."""
+    """Defaults may name the folder of the user's file, and commands that are shown its path; nothing else reads it."""
     files = sorted([*(ROOT / "roles").glob("*/vars/**/*.yml"), *(ROOT / "roles").glob("*/defaults/**/*.yml")])
     naming = [
         (str(path.relative_to(ROOT)), name)
@@ -84,7 +84,9 @@ def test_variables_of_roles_use_the_run_s_copy() -> None:
     assert sorted(naming) == [
         ("roles/_common/defaults/main/cluster.yml", "kubegpu_context"),
         ("roles/_common/defaults/main/main.yml", "kubegpu_kubeconfig"),
+        ("roles/_common/vars/main.yml", "_common_command"),
         ("roles/_common/vars/main.yml", "_common_run"),
+        ("roles/gpu_doctor/vars/main.yml", "__gpu_doctor_report"),
         ("roles/kubernetes/defaults/main.yml", "kubernetes_backup_fetch"),
         ("roles/kubernetes/vars/main.yml", "__kubernetes_backup_root"),
         ("roles/kubernetes/vars/main.yml", "__kubernetes_kubeconfig_path"),

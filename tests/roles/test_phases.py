@@ -49,20 +49,23 @@ FAILING = [
 ]
 
 
-def run(folder: Path, plays: list[dict[str, object]], *arguments: str, inventory: str = "cluster") -> tuple[str, str]:
+def run(
+    folder: Path, plays: list[dict[str, object]], *arguments: str, inventory: str = "cluster", colour: bool = False
+) -> tuple[str, str]:
     """Its output without times, and its log."""
     (folder / "ansible.cfg").write_text((ROOT / "inventories" / inventory / "ansible.cfg").read_text())
     (folder / "hosts.yml").write_text("all: {hosts: {gpu1: {ansible_connection: local}}}\n")
     (folder / "play.yml").write_text(
         yaml.safe_dump([{"hosts": "gpu1", "gather_facts": False, **play} for play in plays])
     )
-    return ansible(folder, "play.yml", *arguments)
+    return ansible(folder, "play.yml", *arguments, colour=colour)
 
 
-def ansible(folder: Path, *arguments: str) -> tuple[str, str]:
+def ansible(folder: Path, *arguments: str, colour: bool = False) -> tuple[str, str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
     environment["ANSIBLE_COLLECTIONS_PATH"] = str(ROOT / ".venv" / "collections")
-    environment |= {"ANSIBLE_NOCOLOR": "true", "ANSIBLE_PYTHON_INTERPRETER": sys.executable}
+    environment |= {"ANSIBLE_FORCE_COLOR" if colour else "ANSIBLE_NOCOLOR": "true"}
+    environment["ANSIBLE_PYTHON_INTERPRETER"] = sys.executable
     playbook = Path(sys.executable).with_name("ansible-playbook")
     done = subprocess.run(
         [playbook, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -90,6 +93,36 @@ def test_a_run_is_a_line_for_each_play_and_each_change(tmp_path: Path, inventory
     assert "a secret" not in output + log
 
 
+WARNS = """#!/usr/bin/python
+from ansible.module_utils.basic import AnsibleModule
+module = AnsibleModule({})
+module.warn("HPA ml/chat belongs to inventory one, and stays")
+module.exit_json()
+"""
+
+
+def test_warnings_of_all_plays_are_the_last_lines_in_colour(tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "warns.py").write_text(WARNS)
+    missing = {"name": "Warn", "ansible.builtin.debug": {"msg": "WARNING: Deployment ml/chat does not exist"}}
+    plays = [{"name": "First", "tasks": [missing, {"name": "Remove", "warns": {}}]}, *PLAYS]
+    output, _log = run(tmp_path, plays)
+
+    assert output.splitlines()[-3:] == [
+        "Cluster: lab. Next: export KUBECONFIG=" + 90 * "x",
+        "WARNING: Deployment ml/chat does not exist",
+        "WARNING: HPA ml/chat belongs to inventory one, and stays",
+    ]
+    coloured, _log = run(tmp_path, plays, colour=True)
+    assert "\x1b[1;35mWARNING: Deployment ml/chat does not exist\x1b[0m" in coloured.splitlines()[-2]
+
+
+def test_a_run_without_a_host_says_that_nothing_ran(tmp_path: Path) -> None:
+    output, _log = run(tmp_path, [{**PLAYS[0], "hosts": "kube_node"}])
+
+    assert output.splitlines()[-1].startswith("WARNING: nothing ran, because the inventory has none of the hosts.")
+
+
 def test_check_mode_reports_what_would_change(tmp_path: Path) -> None:
     output, _log = run(tmp_path, PLAYS, "--check", "--diff")
 
@@ -110,7 +143,8 @@ def test_only_items_that_failed_are_named_with_their_error(tmp_path: Path) -> No
     output, _log = run(tmp_path, FAILING, "-e", '{"ignored": false}')
 
     (failed,) = re.findall(r".*FAILED.*", output)
-    assert failed.startswith("        FAILED: List (gpu1): non-zero return code: ls: cannot access '/nowhere'")
+    # The first words are those of ansible-core: others since 2.21.
+    assert re.match(r"        FAILED: List \(gpu1\): .*non-zero return code: ls: cannot access '/nowhere'", failed)
 
 
 @pytest.mark.parametrize("inventory", ["airgap", "cluster", "single-node"])

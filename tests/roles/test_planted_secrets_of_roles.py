@@ -31,7 +31,7 @@ CHARTS = [
 OF_CHARTS = {f"{role}_values" for role in CHARTS} | {"kubernetes_cni_values"}  # module chart_release
 OF_MODULES = {
     *(f"{role}_prometheus" for role in ("gpu_autoscaling", "gpu_doctor", "gpu_loadtest", "gpu_proof")),
-    *("gpu_autoscaling_autoscalers", "gpu_loadtest_headers"),
+    *("gpu_autoscaling_autoscalers", "gpu_autoscaling_metrics", "gpu_loadtest_headers"),
 }
 OF_KUBERNETES = (
     *("kubernetes_cluster_config", "kubernetes_kubelet_config", "kubernetes_kubeproxy_config", "kubernetes_patches"),

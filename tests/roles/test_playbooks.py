@@ -13,6 +13,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH, ROOT
 from role_values import RoleValues
+from task_walk import TURN, files, role_file
 
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 ON_CONTROLLER = [
@@ -52,7 +53,7 @@ def test_nothing_becomes_root_on_the_controller(tmp_path: Path) -> None:
     """A task that did would end with the words of /bin/false, which are none."""
     said = run(ROOT / "playbooks" / "gpu.yml", tmp_path, "-b", kubegpu_cluster_timeout=1)
 
-    assert "API server: https://127.0.0.1:9 did not answer in time" in said
+    assert "API server: nothing listens at https://127.0.0.1:9: Connection refused" in said
     assert "Connection refused" in said
 
 
@@ -120,7 +121,7 @@ def test_a_relative_kubeconfig_is_relative_to_the_current_directory(tmp_path: Pa
     (tmp_path / "elsewhere/play.yml").write_text(json.dumps([{**play, "tasks": tasks}]))
     said = run(tmp_path / place, tmp_path, "-e", "kubegpu_kubeconfig=kubeconfig", kubegpu_cluster_timeout=1)
 
-    assert "https://127.0.0.1:9 did not answer in time" in said
+    assert "nothing listens at https://127.0.0.1:9: Connection refused" in said
 
 
 def test_the_inventory_of_a_cluster_that_is_there_takes_a_relative_kubeconfig(
@@ -138,6 +139,27 @@ def test_a_role_that_changes_servers_goes_by_facts_of_this_run():
     """`gather_facts: true` believes a cache, where there is one; a task does not."""
     plays = [play for path in PLAYBOOKS for play in yaml.safe_load(path.read_text())]
     assert [play["name"] for play in plays if "hosts" in play and play.get("gather_facts", True)] == []
+
+
+SERIAL = [
+    pytest.param(play, id=f"{path.stem}: {play['name']}")
+    for path in PLAYBOOKS
+    for play in yaml.safe_load(path.read_text())
+    if "serial" in play
+]
+READS = role_file("_common", "facts")
+
+
+@pytest.mark.parametrize("play", SERIAL)
+def test_a_play_of_batches_runs_its_role_as_turns(play: Mapping[str, Any]) -> None:
+    """`any_errors_fatal` or a percentage would end the turns of the others of a batch, which then stay cordoned."""
+    assert not play.keys() & {"any_errors_fatal", "max_fail_percentage", "roles", "pre_tasks", "post_tasks", "strategy"}
+    assert [task["name"] for task in play["tasks"] if not {TURN, READS} & files(task, "")] == []
+    assert any(TURN in files(task, "") for task in play["tasks"])
+
+
+def test_the_playbooks_of_batches_are_those_that_drain_nodes() -> None:
+    assert {param.id.partition(":")[0] for param in SERIAL} >= {"maintain", "upgrade_driver", "upgrade_kubernetes"}
 
 
 def test_an_uninstall_leaves_helm_on_the_controller():
@@ -191,7 +213,7 @@ def test_the_playbook_of_several_charts_waits_for_those_that_are_to_be_waited_fo
 @pytest.mark.parametrize(
     ("playbook", "tag", "task"),
     [
-        ("gpu", "gpu_node_labels", "Gather host names"),
+        ("gpu", "gpu_node_labels", "Gather facts"),
         ("gpu", "gpu_node_labels", "Detect the GPUs"),
         ("gpu", "gpu_node_labels_configure", "Detect the GPUs"),
         ("doctor", "gpu_doctor", "Examine each server with the node roles"),

@@ -68,6 +68,7 @@ def results(folder: Path) -> dict[str, Any]:
         (made / name).write_text("{}")
     return {
         "__gpu_doctor_files": [TEXT],
+        "__gpu_proof_evidence": [TEXT],
         "__gpu_proof_files": [TEXT],
         "__kubernetes_backup": {"stdout": '{"cluster": "uid"}'},
         "__kubernetes_backup_made": str(made),

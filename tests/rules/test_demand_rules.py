@@ -192,17 +192,19 @@ def test_a_cost_cannot_be_learned_at_a_longer_interval() -> None:
 
 
 @pytest.mark.parametrize("interval_s", [1, 2])
-def test_of_a_step_no_part_is_seen(interval_s: int, tmp_path: Path) -> None:
-    """The load changes between two scrapes: the first rate after it has half of the step."""
+def test_of_a_step_less_than_half_is_seen_once(interval_s: int, tmp_path: Path) -> None:
+    """The load changes between two scrapes: the first rate after it has half of the step, and bounds it from below."""
     before, half, after = (round(rate * interval_s) for rate in (7, 72, 137))
     asked = counter([*[before] * 90, half, *[after] * 30])
     offered = "namespace_workload:gpu_demand:offered"
     partial = f"count_over_time(({offered} > 20 < 130)[{120 * interval_s}s:{interval_s}s])"
-    seen = {60: 7, 90: 7, 91: 7, 92: 137, 120: 137}
+    seen = {60: 7, 90: 7, 92: 137, 120: 137}
     expected = [
         (f"sum({offered})", sample * interval_s, round(rate * interval_s) / interval_s) for sample, rate in seen.items()
     ]
-    expected.append((f"sum({partial})", 120 * interval_s, None))
+    expected += [(f"sum({offered}) >= {half / interval_s}", 91 * interval_s, None)]
+    expected += [(f"sum({offered}) > 137", sample * interval_s, None) for sample in range(121)]
+    expected.append((f"sum({partial})", 120 * interval_s, 1))
     selectors = {"offered": "asked_total", "served": "asked_total"}
     check(tmp_path, rules(interval_s, **selectors), {BUSY: "100x120", "asked_total": asked}, expected, interval_s)
 
@@ -217,6 +219,19 @@ def test_a_step_of_few_requests_is_seen_before_two_minutes_have_counted_it(tmp_p
     expected += [(f"{offered} > 3.01", at_s, None) for at_s in range(0, 420, 20)]
     expected += [(offered, 178, 0.5), (f"{offered} > 2.6", 418, None)]
     check(tmp_path, rules(**selectors), {BUSY: "100x210", "asked_total": asked}, expected)
+
+
+@pytest.mark.parametrize(("per_s", "low_per_s", "seen_per_s"), [(45, 7.5, 26), (22, 3, 12)])
+def test_a_step_is_not_seen_later_than_by_a_full_gpu(
+    tmp_path: Path, per_s: float, low_per_s: float, seen_per_s: float
+) -> None:
+    """Enough for a second replica at 20 and 50 ms a request, four seconds after the step."""
+    asked = counter([*[round(2 * low_per_s)] * 60, *[round(2 * per_s)] * 60, *[round(2 * low_per_s)] * 30])
+    offered = "sum(namespace_workload:gpu_demand:offered)"
+    expected = [(f"{offered} < {seen_per_s}", 124, None), (f"{offered} > {1.1 * per_s}", 126, None)]
+    expected += [(f"{offered} > {1.01 * per_s}", at_s, None) for at_s in range(0, 300, 10)]
+    selectors = {"offered": "asked_total", "served": "asked_total"}
+    check(tmp_path, rules(**selectors), {BUSY: "100x150", "asked_total": asked}, expected)
 
 
 def test_chance_among_few_requests_is_no_step(tmp_path: Path) -> None:
@@ -235,7 +250,7 @@ def test_of_many_requests_nothing_but_their_window_counts(tmp_path: Path) -> Non
     asked = counter([*[400] * 60, *[200] * 30])
     selectors = {"offered": "asked_total", "served": "asked_total"}
     expected = [
-        ("sum(namespace_workload:gpu_demand:least)", 100, None),
+        ("sum(namespace_workload:gpu_demand:least)", 100, 175),
         ("sum(namespace_workload:gpu_demand:offered)", 118, 200),
         ("sum(namespace_workload:gpu_demand:offered)", 126, 100),
     ]

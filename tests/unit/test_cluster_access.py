@@ -105,8 +105,10 @@ class Walk:
 
 
 def included_roles(task: dict[str, Any]) -> Iterator[Path]:
+    if turn := task.get("vars", {}).get("_common_turn"):  # the role that _common's turn.yml includes
+        yield from tasks_of(turn["name"], turn.get("tasks_from", "main"))
     for word in INCLUDES:
-        if word in task:
+        if word in task and "_common_turn" not in task[word]["name"]:
             for role in named(task, task[word]["name"]):
                 yield from tasks_of(role, task[word].get("tasks_from", "main"))
 

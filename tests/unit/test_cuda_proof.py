@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.proof import cuda
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.pci import GENERATIONS
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,3 +64,25 @@ def test_failures_fit_however_many_they_are(program: ModuleType, gpus: int) -> N
     [(subject, first), *_] = cuda.read(text).failures
     assert subject.startswith("GPU GPU-00000000")
     assert first == failure
+
+
+# NVIDIA's table of compute capabilities, and the first PTX version that knows the oldest of them.
+CAPABILITIES = {"maxwell": 50, "pascal": 60, "volta": 70, "turing": 75, "ampere": 80, "ada": 89, "hopper": 90}
+LATER = {"blackwell": 100, "rubin": 103}
+
+
+def test_the_kernels_run_on_every_generation_that_a_driver_supports(program: ModuleType) -> None:
+    """The driver compiles PTX for its own and for later GPUs, so the oldest one decides."""
+    assert {*GENERATIONS} - {"pre-maxwell"} == {*CAPABILITIES, *LATER}
+    [target] = re.findall(rb"^\.target sm_([0-9]+)$", sys.modules["cuda"].PTX, re.MULTILINE)
+    [version] = re.findall(rb"^\.version ([0-9.]+)$", sys.modules["cuda"].PTX, re.MULTILINE)
+    assert int(target) <= min(CAPABILITIES.values())
+    assert version == b"4.0"
+
+
+@pytest.mark.parametrize("code", [cuda.NO_BINARY, cuda.INVALID_PTX])
+def test_a_gpu_that_is_too_old_for_the_kernels_is_named(code: int) -> None:
+    failure = {"text": "cuModuleLoadData: CUDA_ERROR_INVALID_PTX", "function": "cuModuleLoadData", "code": code}
+    cause, fix = next(cuda._meanings("gpu1", code, failure["text"], [cuda.UVM]))
+    assert "older than Maxwell" in cause
+    assert "kubegpu_ignored_gpus" in fix

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.identity import inventory_id
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import DEFAULT_INVENTORY
 
 USUAL = {
     "inventories/prod/hosts.yml": "prod",
@@ -26,6 +27,11 @@ def test_the_id_of_an_inventory(path: str, tmp_path: Path) -> None:
     (tmp_path / path).touch()
     assert inventory_id(str(tmp_path / path)) == USUAL[path]
     assert inventory_id(str((tmp_path / path).parent)) == Path(path).parent.name
+
+
+def test_a_run_without_an_inventory_has_one_id_in_each_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert inventory_id("") == DEFAULT_INVENTORY
 
 
 def test_no_two_of_other_names_share_one() -> None:

@@ -87,12 +87,12 @@ def subjects(autoscalers: int) -> list:
     )
     from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.replay_plan import Subject
     from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaling_rules import (
-        default_scale_down,
+        DEFAULT_SCALE_DOWN,
         default_scale_up,
     )
 
     random, metric = Random(1), PlannedMetric("gpu", "pods", 60, most=100)
-    setting = Setting((metric,), 1, 16, Behavior(default_scale_up(60), default_scale_down(60)), 60)
+    setting = Setting((metric,), 1, 16, Behavior(default_scale_up(60), DEFAULT_SCALE_DOWN), 60)
     made = []
     for count in range(autoscalers):
         base, steps = random.uniform(50, 500), DAY_S // STEP_S

@@ -1,9 +1,9 @@
 """The load of all workloads of the benchmark, and who serves it: requests are played here, not sent.
 
-Each workload follows a trace of GPU-seconds a second. Its requests come almost evenly and go to a ready pod by chance,
-as kube-proxy sends them. A pod serves one at a time and lets some wait, as the sample service does. What is more is
-rejected. The API server says which pods are ready, in EndpointSlices. Each pod is told how long its GPU was busy, and
-does that.
+Each workload follows a trace of GPU-seconds a second. Its requests come at random (Poisson) and go to a random ready
+pod, as kube-proxy sends them. A pod serves one at a time and lets some wait, as the sample service does. What is more
+is rejected. The API server says which pods are ready, in EndpointSlices. Each pod is told how long its GPU was busy,
+and does that.
 
 PUT /traces    {workload: [[time, GPUs], ...]}: Unix times that ascend; between two of them the load goes in a line
 GET /record    {workload: {"ready": [[time, pods], ...], "counts": [[time, offered, served, rejected], ...],
@@ -69,11 +69,8 @@ class Workload:
         pods = sorted(self._free)
         carried = {pod: max(self._free[pod] - begin, 0.0) for pod in pods}
         taken = dict.fromkeys(pods, 0.0)
-        due = load_at(self.trace, begin) / self._cost_s * (end - begin)
-        # A part of a request is one by chance. Of a fixed pattern, a scrape every 2 s would always see the peak.
-        count = int(due) + (self._chance.random() < due % 1)
-        for number in range(count):
-            now = begin + (number + 0.5) / count * (end - begin)
+        rate, now = load_at(self.trace, begin) / self._cost_s, begin
+        while rate and (now := now + self._chance.expovariate(rate)) < end:
             self.offered += 1
             pod = self._chance.choice(pods) if pods else None
             if pod is None or self._free[pod] - now > (self._places - 1) * self._cost_s:

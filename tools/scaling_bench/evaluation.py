@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -149,10 +150,11 @@ def spread(values: Sequence[float | None], until_s: float) -> Spread:
         found = ordered[max(math.ceil(share * len(ordered)), 1) - 1]
         return None if found == math.inf else round(found, 1)
 
+    middle = statistics.median(ordered)
     known = [min(value, until_s) for value in ordered]
     return Spread(
         rank(0),
-        rank(0.5),
+        None if middle == math.inf else round(middle, 1),
         rank(0.95),
         rank(1),
         round(sum(known) / len(known), 2),

@@ -195,27 +195,27 @@ def _behavior(configuration: Configuration, start_s: float) -> Behavior:
     return Behavior(autoscaler.scale_up, autoscaler.scale_down)
 
 
-class Knative:
-    """Knative's autoscaler (KPA) on requests a second, with its defaults.
+class KnativeDecision:
+    """Knative's autoscaler (KPA) on requests a second, with its defaults, as percent of a pod.
 
-    A look every 2 s, a stable window of 60 s and a panic window of a tenth of it. It panics from twice of what the
-    ready pods take on. It goes up to a thousand times them, and down to a half of them, at once.
+    A stable window of 60 s and a panic window of a tenth of it. It panics from twice of what the ready pods take on. It
+    goes up to a thousand times them, and down to a half of them, at once.
     Source: knative/serving, pkg/autoscaler/scaling/autoscaler.go and config-autoscaler
     """
 
-    def __init__(self, chance: random.Random) -> None:
-        self._phase = chance.random() * 2
+    def __init__(self, target_percent: float, maximum: int) -> None:
+        self._target_percent, self._maximum = target_percent, maximum
         self._offered: deque[tuple[float, float]] = deque()
         self._panics_until, self._most = -math.inf, 0
 
-    def __call__(self, now: float, service: Service) -> int:
-        self._offered.append((now, service.load * 100))
+    def note(self, now: float, percent: float) -> None:
+        self._offered.append((now, percent))
         while self._offered[0][0] <= now - 60:
             self._offered.popleft()
-        replicas = len(service.pods)
-        if (now - self._phase) // 2 == (now - TICK_S - self._phase) // 2:
-            return replicas
-        ready = max(len(service.ready(now)), 1)
+
+    def wanted(self, now: float, ready: int, replicas: int) -> int:
+        """ready, replicas: pods that are ready, and all."""
+        ready = max(ready, 1)
         stable, panic = (self._needs(now, seconds) for seconds in (60, 6))
         if panic / ready >= 2:
             self._panics_until = now + 60
@@ -224,11 +224,25 @@ class Knative:
             wanted = self._most
         else:
             self._most, wanted = 0, max(stable, ready // 2)
-        return min(max(wanted, MINIMUM), MAXIMUM, 1000 * ready)
+        return min(max(wanted, MINIMUM), self._maximum, 1000 * ready)
 
     def _needs(self, now: float, seconds: float) -> int:
         kept = [percent for at, percent in self._offered if at > now - seconds]
-        return math.ceil(round(sum(kept) / len(kept) / TARGET_PERCENT, 6))
+        return math.ceil(round(sum(kept) / len(kept) / self._target_percent, 6))
+
+
+class Knative:
+    """Its decision every 2 s."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._phase = chance.random() * 2
+        self._decision = KnativeDecision(TARGET_PERCENT, MAXIMUM)
+
+    def __call__(self, now: float, service: Service) -> int:
+        self._decision.note(now, service.load * 100)
+        if (now - self._phase) // 2 == (now - TICK_S - self._phase) // 2:
+            return len(service.pods)
+        return self._decision.wanted(now, len(service.ready(now)), len(service.pods))
 
 
 def simulate(round_: Round, name: str, lane: int, scaler: Scaler) -> Result:

@@ -11,6 +11,6 @@ import (
 	_ "github.com/prometheus/prometheus/cmd/prometheus"
 	_ "github.com/prometheus/prometheus/cmd/promtool"
 	_ "go.etcd.io/etcd/server/v3"
-	_ "helm.sh/helm/v3/cmd/helm"
+	_ "helm.sh/helm/v4/cmd/helm"
 	_ "k8s.io/kube-state-metrics/v2"
 )

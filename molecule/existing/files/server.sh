@@ -7,7 +7,7 @@ repository() {
     echo "deb [signed-by=/etc/apt/keyrings/mirror.asc] $MIRROR/$2" >"/etc/apt/sources.list.d/$1.list"
 }
 repository docker "download.docker.com/linux/debian bookworm stable"
-repository kubernetes "pkgs.k8s.io/core:/stable:/v1.36/deb /"
+repository kubernetes "pkgs.k8s.io/core:/stable:/v1.37/deb /"
 repository cuda "developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64 /"
 repository toolkit "nvidia.github.io/libnvidia-container/stable/deb/amd64 /"
 apt-get update -q

@@ -120,6 +120,13 @@ def _refuse_foreign(kube: KubeClient, resource: Resource | None, identity: Ident
             fix="set kubegpu_inventory_id (inventory_id of the module) to the id of the object if it is the same "
             f"inventory, or give the object to this one: {hand_over(kind, namespace, name, inventory)}",
         )
+    if is_managed(live):
+        raise HopError(
+            Hop.API_SERVER,
+            seen=f"{kind} {namespace}/{name} exists for an autoscaler or another part of inventory {inventory}. "
+            "Nothing was changed",
+            fix="remove the entry of the list that needs it twice, or remove the autoscaler first (state: absent)",
+        )
     raise HopError(
         Hop.API_SERVER,
         seen=f"{kind} {namespace}/{name} is not managed by this collection. Nothing was changed",

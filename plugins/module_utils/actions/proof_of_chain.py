@@ -26,6 +26,7 @@ from ..proof.nodes import ProofNode
 from ..reading.intervals import Intervals
 from ..reading.metric_values import Observer
 from ..reading.prometheus_replicas import read_replicas
+from .proof_of_metrics import gpu_series, scrape_service, served_requests
 from .reconcile import reconcile
 from .verify import first_errors
 from .wait import Deadline, wait_until
@@ -38,15 +39,18 @@ REQUEST_MS, REQUESTS = 500, 2
 PATIENCE_S = 30.0
 # Time to wait until the HPA wants one replica for an idle GPU: several sync periods, which can be 15 s.
 REST_S = 60.0
+# Time to wait until the HPA wants one replica after the load. Longer if the way down is needed as evidence.
+DOWN_S, LONGEST_DOWN_S = 20.0, 90.0
 LOOK_S = 0.25
 
-POD, RECORDED, SERVED, ACTED, DECIDED = "pod", "rule", "metrics_api", "hpa", "decision"
+POD, RECORDED, SERVED, ACTED, DECIDED, RELEASED = "pod", "rule", "metrics_api", "hpa", "decision", "release"
 TITLES = {
     POD: "A pod is ready with a GPU",
     RECORDED: "Prometheus records its value",
     SERVED: "The metrics API serves it",
     ACTED: "The HPA acts on it",
     DECIDED: "The HPA decides after a load step",
+    RELEASED: "The HPA scales down after the load",
 }
 
 
@@ -66,20 +70,26 @@ class ChainProof:
         self._options, self._clock = options, clock
         self._hops: list[dict[str, Any]] = []
         self._decision: dict[str, Any] = {}
+        self._metrics: dict[str, Any] = {}
 
     def describe(self) -> dict[str, Any]:
-        return {"hops": self._hops, "decision": self._decision}
+        return {"hops": self._hops, "decision": self._decision, "metrics": self._metrics}
 
     def prove(self, nodes: Sequence[ProofNode], gpus: int) -> None:
         """Prove the chain. Raises: HopError for the first hop that does not work, ApiError."""
         self._kube.apply(DEPLOYMENTS, manifests.workload(self._options, nodes))
         with self._timed(POD):
             self._ready_pod()
+        needs_metrics = self._options.conformance
+        unscraped = scrape_service(self._kube, self._options, self._rules) if needs_metrics else ""
         (autoscaler,) = read_specs([manifests.autoscaler(self._options, gpus)])
         self._follow(autoscaler)
         budget = Intervals(self._kube, self._prometheus).budget(autoscaler.metric_targets[0])
         self._wait_for_rest(autoscaler)
         self._step(autoscaler, self._ready_pod(), budget)
+        if needs_metrics:
+            served = 0.0 if unscraped else served_requests(self._prometheus, self._options)
+            self._metrics = {**gpu_series(self._prometheus), "served": served, "unscraped": unscraped}
 
     @contextmanager
     def _timed(self, hop: str) -> Iterator[None]:
@@ -199,7 +209,19 @@ class ChainProof:
             "driver_s": DRIVER_S,
             "late": seconds > allowed_s + LOOK_S,
             "budget": budget.describe(),
+            "down_s": self._release(autoscaler),
         }
+
+    def _release(self, autoscaler: Autoscaler) -> float | None:
+        """Seconds until the HPA wants one replica again; None if it does not in time."""
+        began = self._clock()
+        idle = Deadline(LONGEST_DOWN_S if self._options.conformance else DOWN_S)
+        hpa = wait_until(lambda: self._hpa(autoscaler), lambda hpa: wanted_replicas(hpa) <= 1, idle, poll_s=LOOK_S)
+        if wanted_replicas(hpa) > 1:
+            return None
+        seconds = self._clock() - began
+        self._hop(RELEASED, seconds)
+        return round(seconds, 1)
 
 
 class Load:

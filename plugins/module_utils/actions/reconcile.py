@@ -15,23 +15,23 @@ from ..autoscaling.backends import (
     unused_rules,
 )
 from ..autoscaling.behavior_texts import describe_behaviors
-from ..autoscaling.manifests import RuleOptions, is_shared, selectors_of
+from ..autoscaling.manifests import RuleOptions, autoscaler_behind, is_shared, selectors_of
 from ..autoscaling.spec import Autoscaler, read_keys
 from ..cluster.kube import HPAS, SCALED_OBJECTS, KubeClient
 from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from ..kube.labels import AUTOSCALER_ANNOTATION, is_managed, is_of, maker
+from ..kube.labels import inventory_of, is_managed, is_of, maker
 from ..kube.objects import Key, Manifest, key_of, owners
 from ..reading.change_reader import ChangeReader
 from ..reading.dead_time import resolve_dead_times
 from ..reading.existing_autoscalers import (
     Existing,
+    lacks,
     read_existing,
     read_reachable_hpas,
     read_rules,
     read_scaled_objects,
-    shared,
 )
 from ..reading.query_trial import candidates_of
 from .divide_gpus import divide_gpus
@@ -161,15 +161,21 @@ def narrow_rules(
 ) -> None:
     """Limit proven rules that were created before Prometheus had series of an input to the input's targets.
 
-    Otherwise the next run would change them.
+    Otherwise the next run would change them. Rules of other inventories are left to those.
     Raises: HopError if several jobs or clusters report an input.
     """
     live = read_rules(kube, rules.namespace) or {}
     known = {*rules.selectors, *(name for rule in live.values() for name in selectors_of(rule))}
     if unknown := inputs_read(autoscalers) - known:
         narrowed = detect_selectors(rules, candidates_of(prometheus, unknown), autoscalers, live.values())
-        wanted = [rule for rule in all_rules(autoscalers, narrowed) if selectors_of(rule).keys() & unknown]
-        write(kube, outcome, [_rule_change(live.get(key_of(rule)[1]), rule, ()) for rule in wanted])
+        wanted = [
+            (found, rule)
+            for rule in all_rules(autoscalers, narrowed)
+            if selectors_of(rule).keys() & unknown
+            and (found := live.get(key_of(rule)[1]))
+            and is_of(found, rules.inventory)
+        ]
+        write(kube, outcome, [_rule_change(found, rule, ()) for found, rule in wanted])
 
 
 def remove(kube: KubeClient, params: Sequence[Mapping[str, Any]], rules: RuleOptions) -> Outcome:
@@ -289,7 +295,7 @@ def _deletions(objects: Iterable[Manifest], inventory: str) -> list[Change]:
 
 def _rule_change(live: Manifest | None, wanted: Manifest, adopted: Collection[Key]) -> Change:
     """The rule of a workload is adopted with its HPA. A rule of another inventory is shared."""
-    only = (wanted["metadata"].get("annotations") or {}).get(AUTOSCALER_ANNOTATION, "")
-    if tuple(only.split("/")) in adopted:
+    if tuple(autoscaler_behind(wanted).split("/")) in adopted:
         return Change(live, wanted, adopt=True)
-    return Change(live, shared(live, wanted) if live else wanted)
+    is_shared_already = live is not None and not is_of(live, inventory_of(wanted)) and not lacks(live, wanted)
+    return Change(live, live if is_shared_already else wanted)

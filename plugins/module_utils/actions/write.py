@@ -14,7 +14,7 @@ from ..cluster.ownership import dropped_fields, is_up_to_date, other_managers
 from ..cluster.parallel import in_parallel
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from ..kube.labels import MANAGER, inventory_of, is_managed, is_of
+from ..kube.labels import MANAGER, hand_over, inventory_of, is_managed, is_of, maker
 from ..kube.objects import Manifest, key_of
 from .outcome import Outcome
 
@@ -58,6 +58,11 @@ class Change:
     @property
     def _is_ours(self) -> bool:
         return self.before is not None and self.after is not None and is_of(self.before, inventory_of(self.after))
+
+    @property
+    def is_of_another(self) -> bool:
+        """Whether the object was created for another inventory, and is not adopted."""
+        return self.before is not None and not self.adopt and is_managed(self.before) and not self._is_ours
 
     @property
     def edited_by(self) -> list[str]:
@@ -110,6 +115,8 @@ def _send(kube: KubeClient, change: Change) -> Manifest | None:
             seen=f"{change.title} is not written: PrometheusRule {change.lacks}, which it uses, was rejected",
             fix="fix the error of the rule, then run again",
         )
+    if change.is_of_another and change.after is not None:
+        raise _of_another(change.before or {}, change.title, inventory_of(change.after))
     if change.after is None:
         kube.delete(change.resource, change.manifest, change.may_go, orphan=change.orphan)
         return None
@@ -124,6 +131,16 @@ def _send(kube: KubeClient, change: Change) -> Manifest | None:
         if err.refused_user and change.resource is RULES and is_shared(change.after):
             raise _not_of_one_team(change, err) from err
         raise
+
+
+def _of_another(live: Manifest, title: str, inventory: str) -> HopError:
+    """A shared rule that would have to change, if the checks before the change did not see it."""
+    return HopError(
+        Hop.API_SERVER,
+        seen=f"{title} {maker(live)}, and inventory {inventory} needs different content. It was not changed",
+        fix="use one version of the collection and the same options of prometheus in both inventories, or give the "
+        f"object to this one: {hand_over(live['kind'], *key_of(live), inventory)}",
+    )
 
 
 def _not_of_one_team(change: Change, err: ApiError) -> HopError:

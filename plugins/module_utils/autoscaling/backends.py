@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from ..kube.labels import AUTOSCALER_ANNOTATION, namespace_of
-from ..kube.objects import Manifest
+from ..kube.labels import AUTOSCALER_ANNOTATION, PART_OF, namespace_of
+from ..kube.objects import Manifest, labels_of
 from . import scaled_object
 from .backend_limits import refuse
 from .inputs import INPUTS
@@ -142,9 +142,12 @@ def unused_rules(rules: Iterable[Manifest], scalers: Iterable[Manifest]) -> list
 def _is_used(rule: Manifest, scalers: Mapping[str, Sequence[Manifest]], asked_for: Mapping[str, set[str]]) -> bool:
     """Whether a scaler uses the rule, in the namespace that the rule serves or in the cluster.
 
-    The rule of one workload is used by the scaler of that workload, if it reads more than its pods.
+    The rule of one workload is used by the scaler of that workload, if it reads more than its pods. A rule of a part
+    of the collection is removed with that part.
     asked_for: names of metrics by namespace; metrics of the whole cluster under the empty name.
     """
+    if PART_OF in labels_of(rule):
+        return True
     only = (rule["metadata"].get("annotations") or {}).get(AUTOSCALER_ANNOTATION)
     if only is not None:
         names = {name for scaler in scalers.get(only, ()) for name in metric_names(scaler, (OBJECT, EXTERNAL))}

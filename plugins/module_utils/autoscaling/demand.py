@@ -39,9 +39,11 @@ HELD_S = 86_400
 _RATES = (("irate", 5, 100), ("rate", 10, 100), ("rate", 30, 100), ("rate", 120, 30))
 # Two consecutive rates are of the same load if the smaller is at least this part of the larger.
 STEADY = 0.8
-# For few requests, a lower bound in a short window: their count minus this many standard deviations. The deviation is
-# the square root of the count (Poisson). In 22 simulated hours chance put the bound a tenth above the load four times.
+# A lower bound of the rate in a window too short for it: the rate minus this many standard deviations. The deviation
+# of a count is its square root (Poisson). A step is seen in its first seconds. Chance seldom exceeds the load twice.
 _SURELY = 2.5
+# A window between two scrapes and ten seconds. Answers that were held up would raise it, so it is for few requests.
+_QUICK_S = 5
 
 # Maximum ratio of offered to served requests. A workload that fails more often is broken rather than too small.
 _MOST_PER_ANSWER = 10
@@ -177,11 +179,11 @@ def recordings(
         for function, span, requests in _RATES
     )
     yield f"{raw}rate", f"(\n{rates}\n)\nand\n{series['counters']}"
-    yield f"{raw}least", _least(demand)
+    yield f"{raw}least", _least(demand, interval_s)
     # Delayed answers arrive all at once, and the first rate after a step covers only a part of it. A value that
     # occurs twice is not affected.
     twice, thrice = (f"{raw}rate{matchers}[{math.ceil((many - 0.5) * interval_s)}s]" for many in (2, 3))
-    at_least = f"{raw}least{matchers}[{math.ceil(2.5 * interval_s)}s]"
+    at_least = f"{raw}least{matchers}[{math.ceil(1.5 * interval_s)}s]"
     yield (
         f"{raw}offered",
         f"""\
@@ -275,21 +277,27 @@ sum(
 ) > {LEAST_COST:f} < {MOST_COST:g}"""
 
 
-def _least(demand: Demand) -> str:
-    """PromQL: a lower bound of the rate of few requests, the larger of two windows. No value with many requests.
+def _least(demand: Demand, interval_s: int) -> str:
+    """PromQL: a lower bound of the rate, the largest of several windows.
 
-    A window with enough requests shows a step minutes late. Scaling down uses only that window.
+    The window whose rate is used shows a step late. Ten and 30 s bound only fewer requests than ten seconds need, so
+    that they do not hold up a load that falls.
     """
-    (short_s, requests), long_s = _RATES[1][1:], _RATES[2][1]
-    short, long = (_per_second("rate", demand.offered, f"[{span_s}s]") for span_s in (short_s, long_s))
-    return f"""\
-max(
-  {short} - {_SURELY:g} * sqrt({short} / {short_s})
-  or
-  label_replace({long} - {_SURELY:g} * sqrt({long} / {long_s}), "of", "{long_s}s", "", "")
-)
-unless
-{short} >= {requests / short_s:g}"""
+    (_irate, latest_s, at_once), (_rate, short_s, requests), (_long, long_s, _few) = _RATES[:3]
+    latest = _per_second("irate", demand.offered, f"[{latest_s}s]")
+    quick, short, long = (_per_second("rate", demand.offered, f"[{span_s}s]") for span_s in (_QUICK_S, short_s, long_s))
+    # With two or three samples in five seconds, the counts are of an interval less.
+    bounds = [
+        f"{latest} - {_SURELY:g} * sqrt({latest} / {interval_s})",
+        f"{quick} - {_SURELY:g} * sqrt({quick} / {max(_QUICK_S - interval_s, 1)})"
+        f" unless {latest} >= {at_once / interval_s:.3g}",
+        *(
+            f"{rate} - {_SURELY:g} * sqrt({rate} / {span_s}) unless {short} >= {requests / short_s:g}"
+            for rate, span_s in ((short, short_s), (long, long_s))
+        ),
+    ]
+    named = (f'  label_replace({bound}, "of", "{number}", "", "")' for number, bound in enumerate(bounds))
+    return "max(\n" + "\n  or\n".join(named) + "\n)"
 
 
 def _matchers(labels: Mapping[str, str]) -> str:

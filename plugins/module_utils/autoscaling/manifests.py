@@ -33,7 +33,7 @@ from .metrics import PROFILES, Metric, Profile, smoothed_interval_s, sustained_n
 from .pod_names import pod_names
 from .pod_owners import FROZEN_STATES, lost_pods, pods_of
 from .promql import quoted
-from .scaling_rules import ASSUMED_DEAD_TIME_S, LONGEST_DEAD_TIME_S, ScalingRules, dead_time_behind
+from .scaling_rules import ASSUMED_DEAD_TIME_S, LONGEST_DEAD_TIME_S, ScalingRules
 from .spec import (
     ADAPTER,
     EXTERNAL,
@@ -81,7 +81,12 @@ def prometheus_rules(autoscalers: Sequence[Autoscaler], rules: RuleOptions) -> l
 
 def is_shared(rule: Manifest) -> bool:
     """Whether the autoscalers of all namespaces may read the rule, so that one team must not change it."""
-    return not namespace_of(rule) and AUTOSCALER_ANNOTATION not in (rule["metadata"].get("annotations") or {})
+    return not namespace_of(rule) and not autoscaler_behind(rule)
+
+
+def autoscaler_behind(rule: Mapping[str, Any]) -> str:
+    """Namespace and name of the one autoscaler that the rule serves; empty if it serves several."""
+    return str((rule["metadata"].get("annotations") or {}).get(AUTOSCALER_ANNOTATION) or "")
 
 
 def rule_names(autoscaler: Autoscaler) -> list[str]:
@@ -179,8 +184,8 @@ def horizontal_pod_autoscaler(autoscaler: Autoscaler, inventory: str = DEFAULT_I
         "namespace": autoscaler.namespace,
         "labels": object_labels(autoscaler.profile.name, inventory),
     }
-    if autoscaler.is_measured:
-        metadata["annotations"] = {DEAD_TIME_ANNOTATION: str(autoscaler.dead_time)}
+    if annotations := dead_time_annotations(autoscaler):
+        metadata["annotations"] = annotations
     return {
         "apiVersion": HPA_VERSION,
         "kind": "HorizontalPodAutoscaler",
@@ -220,8 +225,7 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
         _metric_target_of(entry, queries if _is_recorded(target, entry) else {}, is_ours=is_ours) for entry in of_target
     ]
     name = labels.get(METRIC_LABEL) or (metric_targets[0].metric.name if metric_targets else "")
-    behavior, measured = Behavior.of_hpa(spec), measured_dead_time(hpa)
-    dead_time = measured or dead_time_behind(behavior.scale_up, behavior.scale_down)
+    behavior, (dead_time, is_given) = Behavior.of_hpa(spec), dead_time_of(hpa)
     computed = Autoscaler(
         name=metadata["name"],
         namespace=metadata["namespace"],
@@ -232,7 +236,8 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
         max_replicas=spec["maxReplicas"],
         raw_metrics=tuple(entry for entry in entries if entry not in of_target),
         dead_time=dead_time or ASSUMED_DEAD_TIME_S,
-        is_measured=bool(measured),
+        is_given=is_given,
+        is_measured=bool(dead_time) and not is_given,
         backend=backend,
     )
     return replace(
@@ -240,6 +245,11 @@ def autoscaler_of(hpa: Mapping[str, Any], queries: Mapping[str, str]) -> Autosca
         given_scale_up=behavior.scale_up.apart_from(computed.scale_up),
         given_scale_down=behavior.scale_down.apart_from(computed.scale_down),
     )
+
+
+def reads_recorded(autoscaler: Autoscaler) -> bool:
+    """Whether an HPA, of any owner, reads a metric that a rule of this collection records."""
+    return any(metric_target.metric.query for metric_target in autoscaler.metric_targets)
 
 
 def decision_annotation(autoscaler: Autoscaler) -> str:
@@ -310,11 +320,22 @@ def _is_of_keda(scaler: Mapping[str, Any]) -> bool:
     )
 
 
-def measured_dead_time(hpa: Mapping[str, Any]) -> int:
-    """The dead time of an HPA of this collection; 0 if it is missing or invalid."""
+def dead_time_annotations(autoscaler: Autoscaler) -> dict[str, str]:
+    """The annotation from which `dead_time_of` reads; empty if the dead time is assumed.
+
+    Scaling rules do not show it: those of GPU activity do not depend on it.
+    """
+    given = " given" if autoscaler.is_given else ""
+    known = autoscaler.is_given or autoscaler.is_measured
+    return {DEAD_TIME_ANNOTATION: f"{autoscaler.dead_time}{given}"} if known else {}
+
+
+def dead_time_of(hpa: Mapping[str, Any]) -> tuple[int, bool]:
+    """The dead time of an HPA in seconds, 0 if it is missing or invalid, and whether the user sets it."""
     text = (hpa["metadata"].get("annotations") or {}).get(DEAD_TIME_ANNOTATION, "")
-    seconds = int(text) if re.fullmatch("[0-9]{1,6}", text) else 0
-    return seconds if seconds <= LONGEST_DEAD_TIME_S else 0
+    found = re.fullmatch("([0-9]{1,6})( given)?", text)
+    seconds = int(found[1]) if found else 0
+    return (seconds, bool(found and found[2])) if 0 < seconds <= LONGEST_DEAD_TIME_S else (0, False)
 
 
 def _is_of(target: Target, entry: Manifest) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import HopError
 from ..hops import Hop
 from ..kube.api_versions import HPA_VERSION, SCALED_OBJECT_VERSION
-from ..kube.labels import AUTOSCALER_ANNOTATION, DEAD_TIME_ANNOTATION, DECISION_ANNOTATION
+from ..kube.labels import AUTOSCALER_ANNOTATION, DECISION_ANNOTATION
 from ..kube.objects import Manifest
 from .backend_limits import refuse
 from .keda_rules import WORKLOAD_TYPES, Decisions
@@ -23,6 +23,7 @@ from .manifests import (
     SCALED_OBJECT_LABEL,
     RuleOptions,
     behavior_of,
+    dead_time_annotations,
     decision_annotation,
     object_labels,
     profile_rule,
@@ -173,8 +174,7 @@ def target_rule(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
 def scaled_object(autoscaler: Autoscaler, rules: RuleOptions) -> Manifest:
     """KEDA copies its labels and annotations to the HPA, and replaces those that the HPA had."""
     annotations = {TRANSFER_ANNOTATION: "true", DECISION_ANNOTATION: decision_annotation(autoscaler)}
-    if autoscaler.is_measured:
-        annotations[DEAD_TIME_ANNOTATION] = str(autoscaler.dead_time)
+    annotations |= dead_time_annotations(autoscaler)
     return {
         "apiVersion": SCALED_OBJECT_VERSION,
         "kind": SCALED_OBJECT,

@@ -111,31 +111,13 @@ def default_scale_up(dead_time: int) -> ScalingRules:
 
 
 def scale_up_to(max_replicas: int) -> ScalingRules:
-    """Immediately to the requested replicas, for a metric that covers the whole load.
+    """Immediately to the requested replicas, for metrics that do not request more while new pods start.
 
-    Such a metric does not request more pods while new pods start, so it need not wait for them.
+    A demand covers the whole load. The activity of GPUs proves no more than what full pods do.
     """
     return ScalingRules(0, (ScalingPolicy("Pods", max_replicas, _DEAD_TIMES_S[0]),), "Max")
 
 
-@cache
-def default_scale_down(dead_time: int) -> ScalingRules:
-    """Slowly, one pod or a quarter, because a pod that is removed too early takes a dead time to return.
-
-    The window is Kubernetes' 300 s, longer if pods start slower than half of that; the API's maximum is 3600 s.
-    """
-    period = max(dead_time, 60)
-    window = min(max(2 * dead_time, 300), 3600)
-    return ScalingRules(window, (ScalingPolicy("Pods", 1, period), ScalingPolicy("Percent", 25, period)), "Min")
-
-
-def dead_time_behind(scale_up: ScalingRules, scale_down: ScalingRules) -> int | None:
-    """The dead time that the default policies of one direction follow from; None if the user sets both.
-
-    Rules for scaling down do not distinguish dead times below 60 s, so the result is then 60.
-    """
-    for rules, default in ((scale_up, default_scale_up), (scale_down, default_scale_down)):
-        longest_s = max(policy.period_seconds for policy in rules.policies)
-        if rules.policies == default(longest_s).policies:
-            return longest_s
-    return None
+# Slowly, one pod or a quarter a minute, because a pod that is removed too early takes its start time to return. The
+# window is Kubernetes' default.
+DEFAULT_SCALE_DOWN = ScalingRules(300, (ScalingPolicy("Pods", 1, 60), ScalingPolicy("Percent", 25, 60)), "Min")

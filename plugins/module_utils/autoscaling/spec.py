@@ -18,9 +18,9 @@ from .pod_names import LONGEST_NAME, are_cut, pod_names
 from .raw_metrics import check_raw_metric
 from .scaling_rules import (
     ASSUMED_DEAD_TIME_S,
+    DEFAULT_SCALE_DOWN,
     LONGEST_DEAD_TIME_S,
     ScalingRules,
-    default_scale_down,
     default_scale_up,
     given_rules,
     scale_up_to,
@@ -173,12 +173,21 @@ class Autoscaler:
 
     @property
     def scale_up(self) -> ScalingRules:
-        rules = scale_up_to(self.max_replicas) if self.follows_demand else default_scale_up(self.dead_time)
+        is_at_once = self.follows_demand or self._reads_activity
+        rules = scale_up_to(self.max_replicas) if is_at_once else default_scale_up(self.dead_time)
         return rules.overridden(self.given_scale_up)
 
     @property
     def scale_down(self) -> ScalingRules:
-        return default_scale_down(self.dead_time).overridden(self.given_scale_down)
+        return DEFAULT_SCALE_DOWN.overridden(self.given_scale_down)
+
+    @property
+    def _reads_activity(self) -> bool:
+        """Whether all its metrics are the activity of each pod's GPUs, which ends at 100 percent."""
+        return not self.raw_metrics and all(
+            (metric_target.metric.name in ACTIVITIES, metric_target.type) == (True, PODS)
+            for metric_target in self.metric_targets
+        )
 
     @property
     def needs_dead_time(self) -> bool:
@@ -188,7 +197,7 @@ class Autoscaler:
         return not self.is_given and not (all_policies and down.get("stabilization_window_seconds") is not None)
 
     def with_dead_time(self, seconds: int) -> Autoscaler:
-        return replace(self, dead_time=seconds, is_measured=True)
+        return replace(self, dead_time=seconds, is_given=False, is_measured=True)
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], path: str = "", backend: str = ADAPTER) -> Autoscaler:
@@ -398,6 +407,9 @@ def _value(options: Options, named: Options | None, metric: Metric, *, leads: bo
         )
     if metric.is_percent and value > 100:
         raise place.error(option, f"is {value:g}, but {metric.name} is in percent", "set it to at most 100")
+    if metric.is_percent and value <= 1:
+        fix = f"set it to {100 * value:g} for {100 * value:g} percent"
+        raise place.error(option, f"is {value:g}, but {metric.name} is in percent, so any load exceeds it", fix)
     return value
 
 

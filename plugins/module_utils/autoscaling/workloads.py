@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
+from ..errors import enumeration
 from ..kube.api_versions import HPA_VERSION
 from .spec import API_VERSIONS
 
 Given = Mapping[str, Any]
 Query = dict[str, Any]
 DEFAULT_KIND, DEFAULT_NAMESPACE = "Deployment", "default"
+
+
+# Kinds among which a missing target is searched by its name, in all namespaces.
+USUAL_KINDS = ("Deployment", "StatefulSet")
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,36 @@ def workloads(autoscalers: Sequence[Given], found: Sequence[Sequence[Any]]) -> W
         hpa_queries=tuple(map(_hpa_query, lost)),
         namespaces=tuple(dict.fromkeys(map(_namespace, autoscalers))),
     )
+
+
+def search_queries() -> list[Query]:
+    """Queries for the workloads among which a missing target may be."""
+    return [{"kind": kind, "api_version": API_VERSIONS[kind]} for kind in USUAL_KINDS]
+
+
+def missing_texts(missing: Sequence[str], found: Sequence[Sequence[Given]]) -> list[str]:
+    """Each missing target, with workloads of almost its name under another kind, namespace or spelling.
+
+    missing: titles as in Workloads. found: results of the `search_queries`; empty if they may not be listed.
+    """
+    there = [
+        f"{kind} {one['metadata']['namespace']}/{one['metadata']['name']}"
+        for kind, objects in zip(USUAL_KINDS, found, strict=False)
+        for one in objects
+    ]
+    return [_missing_text(title, there) for title in missing]
+
+
+def _missing_text(title: str, there: Sequence[str]) -> str:
+    name = _name_in(title)
+    same = [other for other in there if _name_in(other).lower() == name.lower()]
+    alike = get_close_matches(name, [_name_in(other) for other in there], n=1, cutoff=0.8)
+    near = same or [other for other in there if _name_in(other) in alike]
+    return f"{title} does not exist" + (f" (found: {enumeration(sorted(near))})" if near else "")
+
+
+def _name_in(title: str) -> str:
+    return title.rpartition("/")[2]
 
 
 def proof_targets(wanted: Sequence[Given], orphans: Sequence[Given]) -> list[Given]:

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from ..diagnosis.check import Check
+from ..diagnosis.check import ALL, Check
 from ..diagnosis.findings import Finding, first_causes, results_of
 from ..formats.times import timestamp
 from ..hops import CHAIN, ORDER, SERVER_TITLES, TITLES, Hop
@@ -67,8 +67,32 @@ def health_report(state: State, *, grace: bool = True, duration_s: float = 0) ->
             for check in CHECKS
             if (obstacles := check.obstacles(state))
         ],
-        "autoscalers": [_autoscaler(autoscaler) for autoscaler in state.autoscalers],
+        "autoscalers": [
+            {**_autoscaler(autoscaler), "unproven": why} for autoscaler, why in _why_unproven(state, findings)
+        ],
     }
+
+
+def _why_unproven(state: State, findings: Sequence[Finding]) -> Iterator[tuple[AutoscalerState, str]]:
+    """Each autoscaler with the cause that it is not proven; empty if it is, or is at zero as its HPA decided.
+
+    The first error to its left counts, also one in its grace period, which is no finding yet.
+    """
+    unproven = [one for one in state.autoscalers if not one.is_proven and not one.is_meant_to_be_at_zero]
+    young = findings_of(state, grace=False) if unproven else []
+    causes = [finding for finding in (*findings, *young) if finding.type.severity == "error"]
+    for autoscaler in state.autoscalers:
+        affecting = {ALL, f"autoscaler {autoscaler}"}
+        results = (result for finding in causes for result in finding.results if affecting & result.affected)
+        first = next(results, None)
+        why = first.cause if first else _unseen(autoscaler)
+        yield autoscaler, why if any(autoscaler is one for one in unproven) else ""
+
+
+def _unseen(autoscaler: AutoscalerState) -> str:
+    if not autoscaler.ready_pods:
+        return "it has no ready pod yet"
+    return "its HPA has not shown a value yet" if autoscaler.metrics else "it has no metric of the chain"
 
 
 def _verdict(findings: Sequence[Finding], statuses: Sequence[str], unchecked: Sequence[Hop]) -> str:
@@ -96,7 +120,8 @@ def _finding_that_explains(check: Check[State], state: State) -> str | None:
 
 
 def _lacks_only_rights(check: Check[State], state: State) -> bool:
-    return state.denied.keys() >= (set(check.needs) & state.unavailable.keys()) - _OPTIONAL
+    missing = (set(check.needs) & state.unavailable.keys()) - _OPTIONAL
+    return bool(missing) and state.denied.keys() >= missing
 
 
 def _hop(hop: Hop, findings: Sequence[Finding], state: State) -> dict[str, str]:
@@ -104,7 +129,8 @@ def _hop(hop: Hop, findings: Sequence[Finding], state: State) -> dict[str, str]:
     errors = [finding for finding in of_hop if finding.type.severity == "error"]
     consequences = [result for finding in findings for result in finding.consequences if result.type.hop == hop]
     obstacles = [check.obstacles(state) for check in CHECKS if check.hop == hop]
-    reasons = [reason for reasons in obstacles for reason in reasons]
+    needs = dict.fromkeys(need for check in CHECKS if check.hop == hop for need in check.needs)
+    reasons = [state.unavailable[need] for need in needs if need in state.unavailable and need not in _OPTIONAL]
     if errors:
         status, summary = "broken", _summary(errors)
     elif consequences:
@@ -112,7 +138,7 @@ def _hop(hop: Hop, findings: Sequence[Finding], state: State) -> dict[str, str]:
     elif hop in SERVER_TITLES:
         status, summary = ("warning", _summary(of_hop)) if of_hop else servers.unjudged(hop, state)
     elif all(obstacles):
-        status, summary = "unknown", reasons[0]
+        status, summary = "unknown", obstacles[0][0]
     elif of_hop:
         status, summary = "warning", _summary(of_hop)
     elif nothing := HOPS[hop].nothing(state):

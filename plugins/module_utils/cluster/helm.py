@@ -168,6 +168,10 @@ class Helm:
             )
         return str(out)
 
+    def applies_on_server(self) -> bool:
+        """Whether helm applies objects on the server if it may choose: Helm 4, not Helm 3."""
+        return str(self._helm.get_helm_version() or "").partition(".")[0] not in ("", "3")
+
     def mask(self, values: Mapping[str, Any]) -> None:
         """Hides the secrets of values in all output of the module, because helm's errors can contain values."""
         self._module.no_log_values.update(masked_texts(values))
@@ -219,10 +223,14 @@ def release_objects(helm: Helm, release: Release, wanted: WantedRelease) -> list
 
 
 def install(helm: Helm, wanted: WantedRelease) -> None:
-    """The labels are in the record from the first moment on, so an interrupted release is also managed."""
+    """The labels are in the record from the first moment on, so an interrupted release is also managed.
+
+    A release is applied by the client, as Helm 3 does: on the server, each field that was restored would be a conflict.
+    """
+    by_client = ["--server-side=false"] if helm.applies_on_server() else []
     helm.run(
         *("upgrade", wanted.name, wanted.folder, "--install", "--reset-values", f"--labels={wanted.selector}"),
-        *(f"--timeout={wanted.timeout_s}s", "--values=-"),
+        *(f"--timeout={wanted.timeout_s}s", "--values=-", *by_client),
         data=json.dumps(wanted.values),
     )
 

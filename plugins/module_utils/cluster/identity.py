@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import HopError
 from ..formats.x509 import digests
-from ..kube.labels import MANAGED_BY, MANAGER
+from ..kube.labels import DEFAULT_INVENTORY, MANAGED_BY, MANAGER
 from ..kube.labels import inventory_id as as_id
 from ..kube.objects import Manifest
 from .errors import ApiError
@@ -30,6 +30,8 @@ RECORD_ON_SERVER = "/etc/kubernetes/kubegpu/cluster.json"
 # The context name of kubeadm, and meaningless names of inventories.
 NO_NAMES = ("kubernetes-admin@kubernetes",)
 NO_INVENTORY_NAMES = ("hosts", "inventory")
+# What Ansible reads if the command names no inventory.
+NO_INVENTORY = "/etc/ansible/hosts"
 # Digits of a digest in messages.
 SHOWN = len("sha256:") + 16
 
@@ -209,6 +211,10 @@ def _own_node(cluster: ClusterIdentity, server: ServerIdentity) -> str:
     own = [name for name, machine in cluster.machines.items() if machine and machine == server.machine_id]
     if own:
         return f"; the node of {server.host} is {own[0]}: set kubernetes_node_name to that"
+    if not server.machine_id:
+        return (
+            f"; {server.host} has no ID in /etc/machine-id: `systemd-machine-id-setup; systemctl restart kubelet` on it"
+        )
     if not server.is_member:
         return f"; if {server.host} replaces that machine: `kubectl delete node {server.node}`"
     return "; if /etc/machine-id of the server has changed since its kubelet started: `systemctl restart kubelet` on it"
@@ -277,8 +283,25 @@ def _cluster_text(name: str, uid: str, authorities: Iterable[str]) -> str:
     return f"cluster {name or '(no recorded name)'} (UID {uid or 'unknown'}, CA {shown})"
 
 
+def missing_inventories(sources: Iterable[str]) -> list[str]:
+    """Inventories of the command line that do not exist. Ansible only warns, and runs without them.
+
+    sources: paths, and lists of hosts with a comma.
+    """
+    return [
+        source
+        for source in sources
+        if "," not in source and not source.startswith("@") and source != NO_INVENTORY and not Path(source).exists()
+    ]
+
+
 def inventory_id(source: str) -> str:
-    """The ID of an inventory, as a valid label value: its folder, and its file unless that has a generic name."""
+    """The ID of an inventory, as a valid label value: its folder, and its file unless that has a generic name.
+
+    source: path of the inventory; empty for a run without one, whose ID is the same in each folder.
+    """
+    if not source:
+        return DEFAULT_INVENTORY
     path = Path(source).absolute()
     if path.is_dir() or path.stem in (*NO_INVENTORY_NAMES, path.parent.name):
         return as_id((path if path.is_dir() else path.parent).name)

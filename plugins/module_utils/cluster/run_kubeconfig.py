@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ..errors import HopError
+from ..errors import HopError, enumeration
 from ..formats.kubeconfig import alone, refusal
 from ..formats.yaml import to_yaml
 from ..hops import Hop
@@ -34,11 +34,13 @@ class RunKubeconfig:
 
     exists: whether the user has a file, even one that cannot be used.
     key: of file and context, whether the file exists or not. What a run knows of its cluster holds for this key alone.
+    instead: without a file, the kubeconfigs that kubectl would read here, for an error; can be empty.
     """
 
     path: str
     exists: bool
     key: str
+    instead: str = ""
 
 
 def run_kubeconfig(given: str, context: str, folder: Path) -> RunKubeconfig:
@@ -56,9 +58,22 @@ def run_kubeconfig(given: str, context: str, folder: Path) -> RunKubeconfig:
             reason = copy.with_name(f"{copy.name}-refused")
             is_missing = not source.is_file() and os.pathsep not in str(source)  # several files are not supported
             _replace(reason, refusal(str(source), err, is_missing=is_missing))
-            return RunKubeconfig(str(reason), not is_missing, key)
+            return RunKubeconfig(str(reason), not is_missing, key, _instead() if is_missing else "")
         _remove_leftovers(copy)
     return RunKubeconfig(str(copy), exists=True, key=key)
+
+
+def _instead() -> str:
+    paths = {"$KUBECONFIG": os.environ.get("KUBECONFIG", ""), "~/.kube/config": os.path.expanduser("~/.kube/config")}
+    return "; ".join(_shown(name, path) for name, path in paths.items() if path and Path(path).is_file())
+
+
+def _shown(name: str, path: str) -> str:
+    try:
+        contexts = sorted(read_kubeconfig(path).contexts)
+    except HopError as err:
+        return f"{name} is {path}, which cannot be used: {err.seen}"
+    return f"{name} is {path} with the context{'s' * (len(contexts) != 1)} {enumeration(contexts) or '(none)'}"
 
 
 def _chosen(given: str, source: Path, context: str) -> dict[str, Any]:
@@ -142,3 +157,15 @@ def _is_alive(pid: str) -> bool:
     except (ValueError, OSError):  # another name, or the process of another user
         return True
     return True
+
+
+def kubectl_of(kubeconfig: str, context: str) -> str:
+    """kubectl for this kubeconfig, without options if it reads that file anyway.
+
+    kubeconfig: path as given; empty for kubectl's own.
+    """
+    own = os.environ.get("KUBECONFIG") or "~/.kube/config"
+    is_own = not kubeconfig or Path(kubeconfig).expanduser() == Path(own).expanduser()
+    return " ".join(
+        ["kubectl", *([] if is_own else ["--kubeconfig", kubeconfig]), *(["--context", context] if context else [])]
+    )

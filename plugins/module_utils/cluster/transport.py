@@ -12,6 +12,7 @@ from ..errors import HopError
 from ..hops import Hop
 from .errors import ApiError
 from .kubeconfig import exec_plugin
+from .no_answer import lasting_failure
 from .parallel import CONNECTIONS
 from .retry import RetryingTransport
 
@@ -141,7 +142,9 @@ def _refusal(err: ApiException, request: str) -> ApiError:
 
 def _no_answer(err: HTTPError, request: str) -> ApiError:
     reason = getattr(err, "reason", None) or err
-    return ApiError(0, err, request, is_cut_off=isinstance(reason, ProtocolError | NewConnectionError))
+    answer = ApiError(0, err, request, is_cut_off=isinstance(reason, ProtocolError | NewConnectionError))
+    answer.is_cut_off = answer.is_cut_off and lasting_failure(answer, "") is None
+    return answer
 
 
 def _seconds(err: ApiException) -> float | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..kube.labels import CORDONED_FOR_MIG, MIG_BEFORE
+from ..kube.labels import CORDONED_FOR_MIG, MIG_BEFORE, MIG_INVENTORY, is_annotated_by
 from ..kube.objects import Manifest, labels_of, name_of
 
 CONFIG_LABEL = "nvidia.com/mig.config"
@@ -24,11 +24,12 @@ _STRATEGY_LABEL = "nvidia.com/mig.strategy"
 
 @dataclass(frozen=True)
 class MigOptions:
-    """Options of the role gpu_mig. gpu_node_selector: labels of the inventory's nodes."""
+    """Options of the role gpu_mig. gpu_node_selector: labels of the inventory's nodes. inventory_id: its ID."""
 
     state: str
     profile: str
     gpu_node_selector: Mapping[str, Any]
+    inventory_id: str
 
     @property
     def is_present(self) -> bool:
@@ -71,7 +72,9 @@ def mig_plan(options: MigOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
 def _change(request: MigOptions, node: Manifest) -> Change | None:
     labels, annotations = labels_of(node), node["metadata"].get("annotations") or {}
     has = labels.get(CONFIG_LABEL, "")
-    is_ours, is_marked = MIG_BEFORE in annotations, CORDONED_FOR_MIG in annotations
+    is_ours, is_marked = (
+        is_annotated_by(node, annotation, request.inventory_id) for annotation in (MIG_INVENTORY, CORDONED_FOR_MIG)
+    )
     before = annotations.get(MIG_BEFORE, has)
     wanted = request.profile if request.is_present else before or WHOLE
     applied = has == wanted and labels.get(STATE_LABEL) == "success"
@@ -86,12 +89,12 @@ def _change(request: MigOptions, node: Manifest) -> Change | None:
         wanted=wanted,
         applied=applied,
         cordoned=is_unschedulable and not is_marked,
-        cordon={CORDONED_FOR_MIG: ""},
+        cordon={CORDONED_FOR_MIG: request.inventory_id},
         # The manager's report of the previous profile would count for this one. It acts on changes of the label, and
         # does not report an applied profile again.
         start={
             "labels": {CONFIG_LABEL: wanted, STATE_LABEL: None},
-            "annotations": {MIG_BEFORE: before},
+            "annotations": {MIG_BEFORE: before, MIG_INVENTORY: request.inventory_id},
         },
         end=_end(request, before),
     )
@@ -103,8 +106,17 @@ def _end(request: MigOptions, before: str) -> dict[str, Any]:
         return {"labels": {}, "annotations": {CORDONED_FOR_MIG: None}}
     return {
         "labels": {} if before else {CONFIG_LABEL: None, STATE_LABEL: None},
-        "annotations": {CORDONED_FOR_MIG: None, MIG_BEFORE: None},
+        "annotations": {CORDONED_FOR_MIG: None, MIG_BEFORE: None, MIG_INVENTORY: None},
     }
+
+
+def _owner(node: Manifest) -> str:
+    """The inventory whose run partitioned the node; can be empty."""
+    return str((node["metadata"].get("annotations") or {}).get(MIG_INVENTORY) or "")
+
+
+def _differs(request: MigOptions, node: Manifest) -> bool:
+    return labels_of(node).get(CONFIG_LABEL) != request.profile
 
 
 def _refusals(request: MigOptions, strategy: str, nodes: Sequence[Manifest]) -> Iterator[str]:
@@ -120,6 +132,14 @@ def _refusals(request: MigOptions, strategy: str, nodes: Sequence[Manifest]) -> 
             f"MIG: no node has the label nvidia.com/mig.capable=true{pool}. Nothing was changed."
             " GPU feature discovery, a part of the GPU operator, sets it."
             " Next: `kubectl get nodes -L nvidia.com/gpu.product`."
+        )
+    theirs = [node for node in nodes if _owner(node) not in ("", request.inventory_id) and _differs(request, node)]
+    if theirs:
+        named = ", ".join(f"{name_of(node)} ({_owner(node)})" for node in theirs)
+        yield (
+            f"MIG: the profile of {named} was set for another inventory, and this one is {request.inventory_id}."
+            " Nothing was changed. Next: limit kubegpu_gpu_node_selector to nodes of this inventory, or remove the"
+            f" profile with the other one: gpu_mig_state: absent. The annotation {MIG_INVENTORY} names it."
         )
     if unmanaged := [name_of(node) for node in nodes if labels_of(node).get(_MANAGER_LABEL) != "true"]:
         yield (

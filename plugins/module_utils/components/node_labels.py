@@ -9,7 +9,7 @@ from typing import Any
 
 from ..kube.gpu_labels import has_gpu_label
 from ..kube.label_selectors import labels_match
-from ..kube.labels import GPU_PRESENT
+from ..kube.labels import DEFAULT_INVENTORY, GPU_PRESENT, is_annotated_by
 from ..kube.objects import Manifest, labels_of, name_of
 from ..server.gpu_node import OURS
 from .gpu_nodes import label_values
@@ -36,8 +36,13 @@ class LabelChanges:
     warning: str = ""
 
 
-def label_changes(servers: Sequence[Server], nodes: Sequence[Manifest], pool: Mapping[str, Any]) -> LabelChanges:
-    """Labels for the nodes with a GPU that have all labels of `pool`. Nodes outside of it lose the role's own label.
+def label_changes(
+    servers: Sequence[Server],
+    nodes: Sequence[Manifest],
+    pool: Mapping[str, Any],
+    inventory: str = DEFAULT_INVENTORY,
+) -> LabelChanges:
+    """Labels for the nodes with a GPU that have all labels of `pool`. Others lose the label of this inventory.
 
     A GPU node is recognized by its server's PCI devices, by a label, or by its allocatable GPUs.
     """
@@ -51,7 +56,7 @@ def label_changes(servers: Sequence[Server], nodes: Sequence[Manifest], pool: Ma
         return LabelChanges(refused=refused)
     return LabelChanges(
         add=tuple(name for name in with_gpu if name in in_pool and name not in labelled),
-        remove=tuple(name for name in owned(nodes) if pool and name not in in_pool),
+        remove=tuple(name for name in owned(nodes, inventory) if pool and name not in in_pool),
         warning="" if in_pool.intersection(with_gpu) else _WARNING.format(count=len(in_pool)),
     )
 
@@ -62,9 +67,9 @@ def node_name(host: str, variables: Mapping[str, Any]) -> str:
     return str(variables.get("kubernetes_node_name") or str(facts.get("hostname", host)).lower())
 
 
-def owned(nodes: Sequence[Manifest]) -> list[str]:
-    """Nodes that the role has labelled."""
-    return [name_of(node) for node in nodes if GPU_PRESENT in (node["metadata"].get("annotations") or {})]
+def owned(nodes: Sequence[Manifest], inventory: str) -> list[str]:
+    """Nodes that the role has labelled for this inventory."""
+    return [name_of(node) for node in nodes if is_annotated_by(node, GPU_PRESENT, inventory)]
 
 
 def offers_gpus(node: Manifest) -> bool:
@@ -111,15 +116,16 @@ def gpu_node_labels(
     hostvars: Mapping[str, Any] | None = None,
     pool: Mapping[str, Any] | None = None,
     left_out: Collection[str] = (),
+    inventory: str = DEFAULT_INVENTORY,
 ) -> dict[str, Any]:
-    """The label changes of the servers' nodes, with the `owned` nodes that the role labelled.
+    """The label changes of the servers' nodes, with the `owned` nodes that the role labelled for this inventory.
 
     servers: hosts. hostvars: variables and facts by host. left_out: servers that failed in this run, and may not be
     nodes. A GPU with a kernel driver of virtual machines does not count.
     """
     known = hostvars or {}
     found = [_server(host, known[host], host in left_out) for host in servers]
-    return {**asdict(label_changes(found, nodes, pool or {})), "owned": owned(nodes)}
+    return {**asdict(label_changes(found, nodes, pool or {}, inventory)), "owned": owned(nodes, inventory)}
 
 
 def _server(host: str, variables: Mapping[str, Any], is_left_out: bool) -> Server:

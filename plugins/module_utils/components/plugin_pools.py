@@ -15,7 +15,7 @@ from typing import Any
 from ..formats.mappings import merged
 from ..formats.yaml import to_yaml
 from ..kube.label_selectors import labels_match
-from ..kube.labels import DEVICE_PLUGIN_CONFIG
+from ..kube.labels import DEFAULT_INVENTORY, DEVICE_PLUGIN_CONFIG, is_annotated_by
 from ..kube.objects import Manifest, labels_of, name_of
 from ..kube.visible_devices import is_admin
 from .gpu_nodes import label_values
@@ -37,6 +37,7 @@ class Sharing:
     driver_root: location of the driver for the plugin's CDI specification; empty if it writes none.
     strategy:    how containers get their GPUs. values: the user's chart values, which are merged over the role's.
     unrequested: `allow` if unprivileged containers may get GPUs by the environment variable.
+    inventory:   ID of the inventory.
     """
 
     sharing: str = "none"
@@ -47,6 +48,7 @@ class Sharing:
     strategy: str = "cdi-cri"
     values: Mapping[str, Any] = field(default_factory=dict)
     unrequested: str = "auto"
+    inventory: str = DEFAULT_INVENTORY
 
     def all(self) -> list[Pool]:
         return [{"name": DEFAULT, "sharing": self.sharing, "replicas": self.replicas}, *self.pools]
@@ -101,20 +103,20 @@ def labels_to_change(options: Sharing, nodes: Sequence[Manifest]) -> list[Label]
     rows = []
     for node in nodes:
         config, present = _config_of(node, options.pools), labels_of(node).get(CONFIG_LABEL)
-        is_own = DEVICE_PLUGIN_CONFIG in (node["metadata"].get("annotations") or {})
+        is_own = is_annotated_by(node, DEVICE_PLUGIN_CONFIG, options.inventory)
         if (config or is_own) and present != config:
             rows.append(Label(name_of(node), config, is_own, present or ""))
     return rows
 
 
 def conflict(labels: Sequence[Label]) -> str:
-    """The error if a user gave a node another configuration; can be empty."""
+    """The error if a user or another inventory gave a node another configuration; can be empty."""
     theirs = [label for label in labels if label.present and not label.is_own]
     if not theirs:
         return ""
     named = "; ".join(f"{row.node} needs configuration {row.config}, but has {row.present}" for row in theirs)
     return (
-        f"inventory -> device plugin: {named}, which was not set by this collection. No label was changed."
+        f"inventory -> device plugin: {named}, which was not set for this inventory. No label was changed."
         f" Next: remove {CONFIG_LABEL} from the node, or the node from nvidia_device_plugin_pools."
     )
 

@@ -36,13 +36,14 @@ AUTOSCALER_ANNOTATION = "kubegpu.autoscale/autoscaler"
 SELECTORS_ANNOTATION = "kubegpu.autoscale/selectors"
 # Annotation on KEDA's HPAs: target values and tolerances that the recording rules apply instead of the HPA.
 DECISION_ANNOTATION = "kubegpu.autoscale/decision"
-# Annotation on an HPA: the dead time of its scaling rules. Without it, the dead time is measured again.
+# Annotation on an HPA: its dead time in seconds, followed by " given" if the user sets it. Otherwise it was measured.
 DEAD_TIME_ANNOTATION = "kubegpu.autoscale/dead-time-seconds"
-# Annotations of nodes. They distinguish labels that the roles set from those of users and of node-feature-discovery.
+# Annotations of nodes: the inventory whose run set the label beside it, unlike users and node-feature-discovery.
 GPU_PRESENT = "kubegpu.autoscale/gpu-present"
 DEVICE_PLUGIN_CONFIG = "kubegpu.autoscale/device-plugin-config"
-# The node's MIG profile before the role gpu_mig.
+# The node's MIG profile before the role gpu_mig, and the inventory whose run changed it.
 MIG_BEFORE = "kubegpu.autoscale/mig-before"
+MIG_INVENTORY = "kubegpu.autoscale/mig-inventory"
 # On a DaemonSet that pulls images ahead: their workload.
 IMAGES_OF_LABEL = "kubegpu.autoscale/images-of"
 
@@ -65,6 +66,11 @@ def is_of(manifest: Mapping[str, Any], inventory: str) -> bool:
 def inventory_of(manifest: Mapping[str, Any]) -> str:
     """The ID of the object's inventory; can be empty."""
     return str(labels_of(manifest).get(INVENTORY) or "")
+
+
+def is_annotated_by(node: Mapping[str, Any], annotation: str, inventory: str) -> bool:
+    """Whether a run for this inventory set what the annotation stands for."""
+    return bool((node["metadata"].get("annotations") or {}).get(annotation) == inventory)
 
 
 def namespace_of(manifest: Mapping[str, Any]) -> str:

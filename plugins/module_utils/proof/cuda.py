@@ -20,6 +20,7 @@ _SHORT = 12
 # CUresult of cuda.h.
 NO_DEVICE, DEVICE_UNAVAILABLE, NOT_READY, MISMATCH, NOT_SUPPORTED, UNKNOWN = 100, 46, 802, 803, 804, 999
 NOT_INITIALIZED, OUT_OF_MEMORY, ECC, MPS_FAILED = 3, 2, 214, 805
+NO_BINARY, INVALID_PTX = 209, 218
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,11 @@ def _meanings(node: str, code: int, text: str, devices: Sequence[str]) -> Iterat
         yield (
             "another process uses the GPU exclusively (compute mode), or MIG is on without an instance",
             f"on {node}: `nvidia-smi -q -d COMPUTE` and `nvidia-smi mig -lgi`",
+        )
+    if code in (NO_BINARY, INVALID_PTX):
+        yield (
+            "the GPU is older than Maxwell, so the driver cannot compile the program of the proof for it",
+            "remove the GPU from the cluster (kubegpu_ignored_gpus)",
         )
     if code == OUT_OF_MEMORY:
         yield "a program outside of Kubernetes uses the GPU's memory", f"on {node}: `nvidia-smi`"

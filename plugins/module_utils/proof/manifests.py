@@ -32,7 +32,7 @@ MOST_REPLICAS = 2
 class Options:
     """scripts: content by file name; `cuda_proof.py` and `sample_service.py` are started.
 
-    backend: metrics backend of the autoscaler.
+    backend: metrics backend of the autoscaler. conformance: also prove what conformance needs besides.
     """
 
     inventory: str
@@ -43,6 +43,7 @@ class Options:
     tolerations: Sequence[Mapping[str, Any]] = ()
     timeout_s: int = 300
     backend: str = ADAPTER
+    conformance: bool = False
 
 
 def namespace(options: Options) -> Manifest:
@@ -121,6 +122,13 @@ def workload(options: Options, nodes: Sequence[ProofNode]) -> Manifest:
     template = {"metadata": {"labels": labels}, "spec": spec}
     made = _marked(options, "apps/v1", "Deployment", WORKLOAD, labels=labels)
     return {**made, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+
+
+def pod_monitor(options: Options, labels: Mapping[str, str]) -> Manifest:
+    """Of the workload. labels: those by which Prometheus selects it."""
+    made = _marked(options, "monitoring.coreos.com/v1", "PodMonitor", WORKLOAD, labels=labels)
+    endpoint = {"port": "http", "path": "/metrics", "interval": "2s"}
+    return {**made, "spec": {"selector": {"matchLabels": {NAME_LABEL: WORKLOAD}}, "podMetricsEndpoints": [endpoint]}}
 
 
 def autoscaler(options: Options, gpus: int) -> dict[str, Any]:

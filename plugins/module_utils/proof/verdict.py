@@ -31,7 +31,8 @@ class Verdict:
     """The result for one node.
 
     status:  proven, failed, waiting, kept, or due in check mode.
-    gpus:    proven devices. unrequested: whether pods without a request saw GPUs, as in an Entry.
+    gpus:    proven devices. pods: pods with GPUs that ran side by side in this run.
+    unrequested: whether pods without a request saw GPUs, as in an Entry.
     seconds: of the CUDA programs. wall: from the first pod to the end.
     entry:   new entry of the record; None to keep the earlier one.
     errors:  of this node, in addition to those that its server reports.
@@ -42,6 +43,7 @@ class Verdict:
     reason: str
     text: str = ""
     gpus: int = 0
+    pods: int = 0
     unrequested: str = ""
     seconds: float = 0.0
     wall: float = 0.0
@@ -51,7 +53,7 @@ class Verdict:
 
     @property
     def row(self) -> dict[str, Any]:
-        names = ("status", "reason", "text", "gpus", "unrequested")
+        names = ("status", "reason", "text", "gpus", "pods", "unrequested")
         return {
             "node": self.node.name,
             **{name: getattr(self, name) for name in names},
@@ -107,7 +109,8 @@ def node_verdict(
     """cuda, idle: names of the node's pods, with and without a request of GPUs."""
     unrequested, visible = _unrequested(due.node, [ended.pods.get(name) for name in idle])
     broken = basis.broken.get(due.node.name) or (visible if basis.denies else None)
-    verdict = _cuda_verdict(due, basis, options, ended, [ended.pods.get(name) for name in cuda], unrequested, broken)
+    pods = [ended.pods.get(name) for name in cuda]
+    verdict = replace(_cuda_verdict(due, basis, options, ended, pods, unrequested, broken), pods=len(cuda))
     if visible is None:
         return verdict
     if basis.denies:

@@ -12,7 +12,8 @@ from copy import copy
 from functools import cached_property
 
 from ..autoscaling.backends import all_rules, needs_scaled_object
-from ..autoscaling.manifests import RuleOptions, horizontal_pod_autoscaler, resources_of
+from ..autoscaling.manifests import RuleOptions, autoscaler_behind, horizontal_pod_autoscaler, resources_of
+from ..autoscaling.recorded_metrics import RecordedMetric
 from ..autoscaling.spec import Autoscaler, MetricTarget
 from ..autoscaling.zero import controller_gap
 from ..chain.metrics_owner import Owner
@@ -33,13 +34,13 @@ from ..cluster.kube import (
     SCALED_OBJECTS,
     KubeClient,
 )
-from ..cluster.metrics_api import group_of
-from ..cluster.ownership import is_up_to_date, other_managers
+from ..cluster.metrics_api import CUSTOM_METRICS, group_of
+from ..cluster.ownership import other_managers
 from ..cluster.prometheus_client import PrometheusClient
 from ..kube.capacity import gpus_of
 from ..kube.labels import MANAGER, is_managed, is_of
 from ..kube.objects import Key, Manifest, key_of
-from .existing_autoscalers import Existing, read_existing, shared
+from .existing_autoscalers import Existing, lacks, read_existing
 from .metric_values import sources_of
 from .query_trial import Trial, try_queries
 from .reader import Reader
@@ -56,12 +57,15 @@ class ChangeReader(Reader):
         prometheus: PrometheusClient,
         autoscalers: Sequence[Autoscaler],
         rule_namespace: str,
+        metrics: Sequence[RecordedMetric] = (),
     ) -> None:
-        namespaces = {autoscaler.namespace for autoscaler in autoscalers}
+        """metrics: those to record without an autoscaler."""
+        namespaces = {autoscaler.namespace for autoscaler in autoscalers} | {metric.namespace for metric in metrics}
         super().__init__(kube, namespaces=namespaces, is_strict=True)
         self.prometheus = prometheus
         self._autoscalers = autoscalers
         self._rule_namespace = rule_namespace
+        self._metrics = [one.metric for one in metrics if one.metric]
 
     @cached_property
     def existing(self) -> Existing:
@@ -70,7 +74,7 @@ class ChangeReader(Reader):
 
     @cached_property
     def trial(self) -> Trial:
-        return try_queries(self.prometheus, self._autoscalers)
+        return try_queries(self.prometheus, self._autoscalers, self._metrics)
 
     @cached_property
     def targets(self) -> Mapping[Key, TargetState]:
@@ -191,13 +195,12 @@ class ChangeReader(Reader):
     @property
     def _groups(self) -> list[str]:
         """APIs of the autoscalers' metrics."""
-        return list(
-            dict.fromkeys(
-                group_of(autoscaler, metric_target)
-                for autoscaler in self._autoscalers
-                for metric_target in autoscaler.metric_targets
-            )
-        )
+        groups = [
+            group_of(autoscaler, metric_target)
+            for autoscaler in self._autoscalers
+            for metric_target in autoscaler.metric_targets
+        ]
+        return list(dict.fromkeys([*groups, *([CUSTOM_METRICS] if self._metrics else [])]))
 
     @cached_property
     def claimable(self) -> Sequence[Manifest]:
@@ -239,15 +242,17 @@ class ChangeReader(Reader):
         return namespace if is_missing else ""
 
 
-def _rules_of_others(autoscalers: Sequence[Autoscaler], existing: Existing, rules: RuleOptions) -> dict[str, Manifest]:
-    """Rules of other inventories that would have to change, by name."""
+def _rules_of_others(
+    autoscalers: Sequence[Autoscaler], existing: Existing, rules: RuleOptions
+) -> dict[str, tuple[Manifest, list[str]]]:
+    """Rules of other inventories that would have to change, by name, each with what it lacks."""
     theirs = {name: rule for name, rule in (existing.rules or {}).items() if not is_of(rule, rules.inventory)}
-    kept = [autoscaler for autoscaler in autoscalers if not autoscaler.adopt]
-    wanted = {rule["metadata"]["name"]: rule for rule in all_rules(kept, rules)} if theirs else {}
+    wanted = {rule["metadata"]["name"]: rule for rule in all_rules(autoscalers, rules)} if theirs else {}
+    adopted = {str(autoscaler) for autoscaler in autoscalers if autoscaler.adopt}
     return {
-        name: theirs[name]
+        name: (theirs[name], missing)
         for name, rule in wanted.items()
-        if name in theirs and not is_up_to_date(theirs[name], shared(theirs[name], rule), MANAGER)
+        if name in theirs and autoscaler_behind(rule) not in adopted and (missing := lacks(theirs[name], rule))
     }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..autoscaling.manifests import measured_dead_time
-from ..autoscaling.scaling_rules import dead_time_s
+from ..autoscaling.manifests import dead_time_of
+from ..autoscaling.scaling_rules import dead_time_s, default_scale_up
 from ..autoscaling.spec import Autoscaler
 from ..cluster.errors import ApiError
 from ..hops import Hop
@@ -34,7 +34,7 @@ def resolve_dead_times(
     run would be unwanted changes. Only a value above ORDINARY_DEAD_TIME_S is measured again, and replaced if the
     new one is smaller, because problems during the start of a pod only lengthen the measured time.
     evaluate_s: seconds between two evaluations of the rules that this run writes.
-    Also returns a warning for each autoscaler that a measured dead time slows down.
+    Also returns a warning for each autoscaler whose scale-up a measured dead time slows down.
     """
     hpas = {**reader.existing.hpas, **reader.existing.scaled_objects}
     kept = {autoscaler.key: dead_time for autoscaler in autoscalers if (dead_time := _kept(hpas.get(autoscaler.key)))}
@@ -57,14 +57,17 @@ def resolve_dead_times(
         "because its pods seem to need minutes until they are ready (fix: set dead_time_seconds to the true value; "
         f"{autoscaler.dead_time} confirms it)"
         for autoscaler in resolved
-        if autoscaler.is_measured and autoscaler.dead_time > UNUSUAL_DEAD_TIME_S
+        if autoscaler.is_measured
+        and autoscaler.dead_time > UNUSUAL_DEAD_TIME_S
+        and autoscaler.scale_up.policies == default_scale_up(autoscaler.dead_time).policies
     ]
 
 
 def _kept(hpa: Manifest | None) -> int:
     if hpa is None or not is_managed(hpa):
         return 0
-    return measured_dead_time(hpa)
+    seconds, is_given = dead_time_of(hpa)
+    return 0 if is_given else seconds
 
 
 def _measure(reader: ChangeReader, autoscalers: Sequence[Autoscaler], evaluate_s: int) -> dict[Key, int]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from ..autoscaling.manifests import RecordedQueries, autoscaler_of
+from ..autoscaling.manifests import RecordedQueries, autoscaler_of, reads_recorded
 from ..autoscaling.spec import Autoscaler
 from ..chain.controller_reports import CONTROLLERS, REJECTED, RESCALED
 from ..chain.scaled_objects import failure_of, is_about_gpus, served_for
@@ -112,7 +112,9 @@ class DoctorReader(Reader):
         self.read_ahead([*map(self.resource_of, _LISTS), HPAS])
         lists = {name: getattr(self, name) for name in _LISTS}
         if not self._facts:
-            self.gaps.unavailable["facts"] = "node_facts is not given: pass the results of gpu_facts"
+            self.gaps.unavailable["facts"] = (
+                "the inventory has no servers, so their drivers were not read (node_facts of the module)"
+            )
         return State(
             self._now_s,
             user=user,
@@ -171,7 +173,7 @@ class DoctorReader(Reader):
 
     @cached_property
     def _wanted(self) -> tuple[list[Autoscaler], Mapping[Key, TargetState]]:
-        """Autoscalers and their targets: those in the scope that are managed or about GPUs."""
+        """Autoscalers and their targets: those in the scope that are managed, about GPUs, or read a recorded metric."""
         hpas = self._hpas_in_scope
         queries = RecordedQueries(self.rule_objects)
         autoscalers = [autoscaler_of(hpa, queries.of(hpa)) for hpa in hpas]
@@ -181,7 +183,9 @@ class DoctorReader(Reader):
         wanted = [
             autoscaler
             for autoscaler in autoscalers
-            if autoscaler.key in chosen or _is_about_gpus(autoscaler, targets.get(autoscaler.key))
+            if autoscaler.key in chosen
+            or reads_recorded(autoscaler)
+            or _is_about_gpus(autoscaler, targets.get(autoscaler.key))
         ]
         # Objects that are not checked can be of any kind.
         for err in (refused[autoscaler.key] for autoscaler in wanted if autoscaler.key in refused):

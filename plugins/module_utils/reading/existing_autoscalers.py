@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 
-from ..autoscaling.manifests import RecordedQueries, autoscaler_of, backend_behind
+from ..autoscaling.manifests import RecordedQueries, autoscaler_of, backend_behind, reads_recorded, recordings_of
 from ..autoscaling.scaled_object import hpa_of
 from ..autoscaling.spec import KEDA, Autoscaler
 from ..cluster.errors import ApiError
@@ -15,8 +16,8 @@ from ..cluster.kube import HPAS, RULES, SCALED_OBJECTS, KubeClient
 from ..cluster.listing import list_in, list_in_reach
 from ..errors import HopError
 from ..hops import Hop
-from ..kube.labels import INVENTORY, MANAGED_BY, MANAGER, METRIC_LABEL, inventory_of, is_managed, namespace_of
-from ..kube.objects import Key, Manifest, key_of
+from ..kube.labels import INVENTORY, MANAGED_BY, MANAGER, METRIC_LABEL, is_managed, namespace_of
+from ..kube.objects import Key, Manifest, key_of, seconds
 from .unread_parts import reason
 
 
@@ -108,7 +109,8 @@ def read_rules(kube: KubeClient, namespace: str) -> dict[str, Manifest] | None:
 def read_autoscalers(
     kube: KubeClient, rule_namespace: str, *, namespace: str | None, keys: Collection[Key]
 ) -> list[tuple[Manifest, Autoscaler]]:
-    """HPAs with their autoscalers: all managed ones in a namespace or the cluster, or named ones.
+    """HPAs with their autoscalers: named ones, or in a namespace or the cluster those that are managed or read a metric
+    that this collection records.
 
     keys: namespaces and names. rule_namespace: namespace of rules, if only a part of the cluster can be read.
     Raises: HopError if one that is named does not exist.
@@ -118,9 +120,10 @@ def read_autoscalers(
     hpas |= _awaited(hpas, read_scaled_objects(kube, namespaces), namespace)
     if missing := [f"{key[0]}/{key[1]}" for key in keys if key not in hpas]:
         raise HopError(Hop.HPA, seen=f"unknown HPA {', '.join(missing)}", fix="run gpu_autoscaler to create it")
-    wanted = [hpas[key] for key in keys] if keys else [hpa for hpa in hpas.values() if is_managed(hpa)]
     queries = _recorded_queries(kube, rule_namespace)
-    return [(hpa, autoscaler_of(hpa, queries.of(hpa))) for hpa in wanted]
+    wanted = [hpas[key] for key in keys] if keys else hpas.values()
+    found = [(hpa, autoscaler_of(hpa, queries.of(hpa))) for hpa in wanted]
+    return [one for one in found if keys or is_managed(one[0]) or reads_recorded(one[1])]
 
 
 def _awaited(
@@ -145,8 +148,29 @@ def _recorded_queries(kube: KubeClient, namespace: str) -> RecordedQueries:
     return RecordedQueries(())
 
 
-def shared(live: Manifest, wanted: Manifest) -> Manifest:
-    """The wanted rule, with the existing label if it belongs to another inventory."""
-    metadata = wanted["metadata"]
-    labels = {**metadata["labels"], INVENTORY: inventory_of(live)}
-    return {**wanted, "metadata": {**metadata, "labels": labels}}
+def lacks(live: Manifest, wanted: Manifest) -> list[str]:
+    """What a rule of another inventory lacks of the wanted rule, for an error; empty if both can share it.
+
+    Its further labels, annotations, groups and recordings do not matter, nor that it is evaluated more often.
+    """
+    needed = {
+        f"the {part[:-1]} {key}: {value}"
+        for part in ("labels", "annotations")
+        for key, value in (wanted["metadata"].get(part) or {}).items()
+        if key != INVENTORY and (live["metadata"].get(part) or {}).get(key) != value
+    }
+    recorded = [*_recorded(live)]
+    for recording, interval in _recorded(wanted):
+        often = [every for found, every in recorded if found == recording]
+        if not often:
+            needed.add(f"another query of {recording['record']}")
+        elif min(often) > interval:
+            needed.add(f"an evaluation every {interval:g} s")
+    return sorted(needed)
+
+
+def _recorded(rule: Manifest) -> Iterator[tuple[Manifest, float]]:
+    """Each recording rule, and the seconds between its evaluations. Without them, Prometheus has a default interval."""
+    for group in (rule.get("spec") or {}).get("groups") or ():
+        for recording in recordings_of({"spec": {"groups": [group]}}):
+            yield recording, seconds(group.get("interval")) or inf

@@ -38,7 +38,10 @@ class Trial:
     totals: Mapping[str, float] = field(default_factory=dict)
 
 
-def try_queries(prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler]) -> Trial:
+def try_queries(
+    prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler], metrics: Sequence[Metric] = ()
+) -> Trial:
+    """metrics: those that are recorded without an autoscaler."""
     wrong: dict[str, str] = {}
     empty: list[str] = []
     totals: dict[str, float] = {}
@@ -46,7 +49,7 @@ def try_queries(prometheus: PrometheusClient, autoscalers: Sequence[Autoscaler])
     try:
         # An empty result is a response, so this also shows whether Prometheus answers.
         candidates = candidates_of(prometheus, inputs_read(autoscalers) | {"exporter"})
-        for metric in (*metrics_of(autoscalers), *_counters_of(autoscalers)):
+        for metric in (*metrics_of(autoscalers), *_counters_of(autoscalers), *metrics):
             if metric.sources or not metric.query:
                 continue
             error, found = _try_query(prometheus, metric)

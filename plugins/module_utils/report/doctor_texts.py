@@ -62,6 +62,8 @@ def headline(report: Report) -> str:
     """The verdict in one line; for a broken chain the first broken hop, from left to right."""
     if not report["cluster"]["reached"]:
         return f"No cluster was reached. {_of_servers(report)}"
+    if report["verdict"] in ("ok", "warning") and (unproven := _unproven(report)):
+        return unproven
     if report["verdict"] == "ok":
         return "The chain works"
     if report["verdict"] == "unknown":
@@ -72,8 +74,30 @@ def headline(report: Report) -> str:
     if report["verdict"] == "warning":
         warnings = sum(finding["severity"] == "warning" for finding in report["findings"])
         return f"The chain works, with {counted(warnings, 'warning')}"
+    if nothing := _nothing_there(report):
+        return nothing
     hop = first_broken(report)
     return f"The chain is broken at: {clean(hop['title'])}" if hop else "The chain is broken"
+
+
+def _nothing_there(report: Report) -> str:
+    """For a cluster without GPUs, exporter and Prometheus: there is no chain that could be broken."""
+    has_exporter = any(hop["id"] == Hop.EXPORTER and hop["status"] != "unknown" for hop in report["hops"])
+    lacks_prometheus = any(finding["id"] == "PROMETHEUS_MISSING" for finding in report["findings"])
+    if report["cluster"]["gpu_nodes"] or has_exporter or not lacks_prometheus:
+        return ""
+    return "This cluster has no node with GPUs. It runs no dcgm-exporter. It has no Prometheus"
+
+
+def _unproven(report: Report) -> str:
+    """How many autoscalers are proven, with the first that is not; empty if all are, or are at zero by decision."""
+    autoscalers = report["autoscalers"]
+    waiting = [autoscaler for autoscaler in autoscalers if autoscaler.get("unproven")]
+    if not waiting:
+        return ""
+    proven = sum(autoscaler["verified"] for autoscaler in autoscalers)
+    first = f"{name_of(waiting[0])}: {clean(waiting[0]['unproven'])}"
+    return f"{proven} of {counted(len(autoscalers), 'autoscaler')} proven: {first}"
 
 
 def _of_servers(report: Report) -> str:

@@ -24,12 +24,17 @@ def junit(report: Report) -> str:
     for autoscaler in report["autoscalers"]:
         _autoscaler(suite, autoscaler, report)
     for node in (root, suite):
-        node.attrib |= _counts(suite, report["duration_s"])
+        node.attrib |= counts(suite, report["duration_s"])
+    return as_text(root)
+
+
+def as_text(root: Element) -> str:
     indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
-def _counts(suite: Element, duration_s: float) -> dict[str, str]:
+def counts(suite: Element, duration_s: float) -> dict[str, str]:
+    """Attributes of a suite with its numbers of test cases."""
     cases = suite.findall("testcase")
     found = {name: str(sum(case.find(tag) is not None for case in cases)) for name, tag in _OUTCOMES.items()}
     return {"tests": str(len(cases)), "errors": "0", **found, "time": f"{duration_s:.3f}"}

@@ -107,8 +107,10 @@ def _decision(decision: Mapping[str, Any]) -> str:
     late = "LATE: " if decision["late"] else ""
     replicas = f"{decision['before']} -> {decision['after']} replicas"
     dry = ", a dry decision: one GPU is free" if decision["dry"] else ""
+    down = decision.get("down_s", 0)
+    back = "; scale-down NOT SEEN" if down is None else f"; back to 1 after {down:.1f} s" if down else ""
     value = f"value {number(decision['value'])} for target {decision['target_value']}"
-    return clean(f"{late}{replicas} {within}, {value}{dry}".strip())
+    return clean(f"{late}{replicas} {within}, {value}{dry}{back}".strip())
 
 
 def _nodes_summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

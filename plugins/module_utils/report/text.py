@@ -110,6 +110,7 @@ def _autoscaler(autoscaler: Mapping[str, Any]) -> str:
     reaction = f", reacts within {number(autoscaler['budget']['worst_s'])} s" if autoscaler["budget"] else ""
     return (
         f"{name_of(autoscaler)} {proof_of(autoscaler)}: {autoscaler['metric']} {now} for {target}, {replicas}{reaction}"
+        + (f": {autoscaler['unproven']}" if autoscaler.get("unproven") else "")
     )
 
 

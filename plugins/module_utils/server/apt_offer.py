@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 AT_MOST = 5  # reported versions of a package
 _APT, _LISTS = Path("/etc/apt"), Path("/var/lib/apt/lists")
+_NEEDRESTART = Path("/etc/needrestart/conf.d")
 _ROW = "${Package} ${db:Status-Status} ${Version}\\n"
 _FAILURES = ("E: ", "W: Failed to fetch")
 # Hooks of others are for the server's own lists; some would start services.
@@ -147,7 +148,8 @@ def look(repositories: Sequence[Repository], proxy: str = "") -> dict[str, Any]:
 
 def _files() -> Iterator[dict[str, Any]]:
     """In the format of ansible.builtin.find."""
-    for path in sorted({*_APT.glob("kubegpu-*"), *_APT.glob("*/*kubegpu-*")}):
+    own = {*_APT.glob("kubegpu-*"), *_APT.glob("*/*kubegpu-*"), *_NEEDRESTART.glob("kubegpu-*")}
+    for path in sorted(own):
         seen = path.stat()
         mode = f"{stat.S_IMODE(seen.st_mode):04o}"
         checksum = sha1(path.read_bytes()).hexdigest()  # the format of find

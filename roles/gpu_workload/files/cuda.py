@@ -6,10 +6,11 @@ import ctypes
 import uuid
 from typing import Any
 
-# Kernels in PTX 7.0 for Volta and later. `spin` occupies the GPU for the given number of nanoseconds.
+# Kernels in PTX for Maxwell, the oldest supported generation. The driver compiles it for any later one, too.
+# `spin` occupies the GPU for the given number of nanoseconds.
 PTX = b"""
-.version 7.0
-.target sm_70
+.version 4.0
+.target sm_50
 .address_size 64
 
 .visible .entry spin(.param .u64 nanoseconds)

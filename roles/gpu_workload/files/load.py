@@ -1,4 +1,4 @@
-"""Send requests for GPU time to the sample service at a constant, even rate, each on a new connection.
+"""Send requests for GPU time to the sample service at random (Poisson), each on a new connection.
 
 PUT /load?gpus=2.75   from now on, demand so many seconds of GPU time a second
 GET /stats            counters since the start, as JSON
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import random
 import re
 from collections import Counter
 from urllib.parse import parse_qs, urlsplit
@@ -24,14 +25,16 @@ class Load:
     """The stream of requests.
 
     cost_ms: GPU time a request asks for.
-    gpus:    GPU-seconds asked for a second.
+    gpus:    GPU-seconds asked for a second, on average.
+    seed:    of the times of requests.
     """
 
-    def __init__(self, url: str, cost_ms: float, gpus: float) -> None:
+    def __init__(self, url: str, cost_ms: float, gpus: float, seed: int = 1) -> None:
         target = urlsplit(url)
         self._host, self._port = target.hostname, target.port or 80
         self._request = f"GET /work?ms={cost_ms:g} HTTP/1.0\r\nHost: {target.hostname}\r\n\r\n".encode()
         self._cost_s = cost_ms / 1000
+        self._chance = random.Random(seed)
         self._changed = asyncio.Event()
         self._in_flight: set[asyncio.Task[None]] = set()
         self.gpus = gpus
@@ -54,7 +57,7 @@ class Load:
                 due = clock()
             except TimeoutError:
                 if self.gpus:  # it may have become 0 just now; the next round sees that
-                    due += self._cost_s / self.gpus
+                    due += self._chance.expovariate(self.gpus / self._cost_s)
                     self._send()
 
     def _send(self) -> None:

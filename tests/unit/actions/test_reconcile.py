@@ -38,8 +38,11 @@ MONITORING = "/api/v1/namespaces/monitoring"
 RULE_OPTIONS = RuleOptions()
 
 
-def autoscalers(*names: str) -> list[Autoscaler]:
-    return [Autoscaler.from_params({"namespace": "ml", "target": {"name": name}, "max_replicas": 1}) for name in names]
+def autoscalers(*names: str, **given: Any) -> list[Autoscaler]:
+    return [
+        Autoscaler.from_params({"namespace": "ml", "target": {"name": name}, "max_replicas": 1, **given})
+        for name in names
+    ]
 
 
 NODE = {"metadata": {"name": "gpu1"}, "status": {"allocatable": {"nvidia.com/gpu": "64", "cpu": "8"}}}
@@ -74,11 +77,16 @@ def cluster(names: tuple[str, ...], live: list[Manifest], **changes: Any) -> Fak
 
 
 def run(
-    transport: FakeTransport, wanted: list[Autoscaler], *, dry_run: bool = False, rules: RuleOptions = RULE_OPTIONS
+    transport: FakeTransport,
+    wanted: list[Autoscaler],
+    *,
+    dry_run: bool = False,
+    rules: RuleOptions = RULE_OPTIONS,
+    **flags: bool,
 ) -> Any:
     kube = KubeClient(transport, dry_run=dry_run)
     prometheus = PrometheusClient(kube.get_raw, namespace="monitoring", service="prometheus", port=9090)
-    return reconcile(kube, prometheus, wanted, rules)
+    return reconcile(kube, prometheus, wanted, rules, **flags)
 
 
 def state_before(transport: FakeTransport, wanted: list[Autoscaler]) -> State:
@@ -489,19 +497,21 @@ DEAD_TIMES: dict[str, tuple[list[Manifest], int, bool]] = {
 @pytest.mark.parametrize(("pods", "dead_time", "measured"), DEAD_TIMES.values(), ids=DEAD_TIMES)
 def test_the_dead_time_follows_from_how_pods_start(pods: list[Manifest], dead_time: int, measured: bool) -> None:
     """The exporter and its scrape have stock intervals, 30 s each; the rule that is written has 2 s."""
-    outcome = run(cluster(("chat",), [], **{f"GET {PODS}": {"items": pods}}), autoscalers("chat"), dry_run=True)
-    behavior = outcome.result["behaviors"][0]
-    assert (behavior["dead_time_s"], behavior["measured"]) == (dead_time, measured)
-    assert f"in {dead_time} s" in behavior["scale_up"]
+    for metric, scale_up in (("gpu_memory", f"in {dead_time} s"), ("gpu", "1 pods in 15 s at once")):
+        transport = cluster(("chat",), [], **{f"GET {PODS}": {"items": pods}})
+        behavior = run(transport, autoscalers("chat", metric=metric), dry_run=True).result["behaviors"][0]
+        assert (behavior["dead_time_s"], behavior["measured"]) == (dead_time, measured)
+        assert scale_up in behavior["scale_up"]
 
 
 def test_a_slow_start_is_believed_as_far_as_startup_probes_allow_and_warned_of() -> None:
     chat = deployment("chat")
     chat["spec"]["template"]["spec"]["containers"][0]["startupProbe"] = {"periodSeconds": 10, "failureThreshold": 60}
     answers = {f"GET {DEPLOYMENTS}": {"items": [chat]}, f"GET {PODS}": {"items": [ready_pod("a", 1100)]}}
-    outcome = run(cluster(("chat",), [], **answers), autoscalers("chat"), dry_run=True)
-    assert outcome.result["behaviors"][0]["dead_time_s"] == 1800
-    assert ["dead_time_seconds" in warning for warning in outcome.warnings] == [True]
+    for metric, warned in (("gpu_memory", 1), ("gpu", 0)):
+        outcome = run(cluster(("chat",), [], **answers), autoscalers("chat", metric=metric), dry_run=True)
+        assert outcome.result["behaviors"][0]["dead_time_s"] == 1800
+        assert sum("dead_time_seconds" in warning for warning in outcome.warnings) == warned
 
 
 def test_a_dead_time_that_is_given_is_neither_measured_nor_kept() -> None:
@@ -513,7 +523,17 @@ def test_a_dead_time_that_is_given_is_neither_measured_nor_kept() -> None:
     assert (behavior["dead_time_s"], behavior["measured"]) == (400, False)
     assert f"GET {PODS}" not in transport.asked
     (sent,) = [request.body for request in transport.requests if request.method == "PATCH"]
-    assert "annotations" not in sent["metadata"]
+    assert sent["metadata"]["annotations"] == {"kubegpu.autoscale/dead-time-seconds": "400 given"}
+
+
+def test_a_dead_time_that_is_no_longer_given_is_measured() -> None:
+    live = manifests(autoscalers("chat", dead_time_seconds=15), RULE_OPTIONS)
+    pods = {f"GET {PODS}": {"items": [ready_pod("a", 5)]}}
+    transport = cluster(("chat",), live, **pods, **{PATCH_CHAT: live[1]})
+    behavior = run(transport, autoscalers("chat")).result["behaviors"][0]
+    assert (behavior["dead_time_s"], behavior["measured"]) == (90, True)
+    (sent,) = [request.body for request in transport.requests if request.method == "PATCH"]
+    assert sent["metadata"]["annotations"] == {"kubegpu.autoscale/dead-time-seconds": "90"}
 
 
 @pytest.mark.parametrize(("kept", "dead_time"), [(1800, 90), (60, 60)])
@@ -834,10 +854,22 @@ def test_inventories_share_a_rule_and_neither_changes_it_under_the_other() -> No
     transport = cluster(("chat",), [theirs, hpa])
     with pytest.raises(HopError) as caught:
         run(transport, wanted, rules=OPTIONS_OF_B)
-    seen = "PrometheusRule kubegpu-gpu: it belongs to inventory a, and inventory b needs different content"
+    seen = "PrometheusRule kubegpu-gpu: it belongs to inventory a, and inventory b needs an evaluation every 1 s"
     assert caught.value.seen == seen
     command = "kubectl -n monitoring label --overwrite prometheusrule kubegpu-gpu kubegpu.autoscale/inventory=b"
     assert caught.value.fix.endswith(command)
+    assert {request.method for request in transport.requests} == {"GET"}
+
+
+def test_the_shared_rule_of_another_inventory_is_not_changed_where_nothing_is_checked() -> None:
+    """shared_rules_only writes without the checks, and so does a run beside which the rule appears."""
+    wanted = autoscalers("chat")
+    theirs = of_inventory_a(manifests(wanted, OPTIONS_OF_B)[0])
+    theirs["spec"]["groups"][0]["interval"] = "9s"
+    transport = cluster(("chat",), [theirs])
+    outcome = run(transport, wanted, rules=OPTIONS_OF_B, shared_rules_only=True)
+    assert (outcome.changed, len(outcome.errors)) == (False, 1)
+    assert "kubegpu-gpu belongs to inventory a" in str(outcome.errors[0])
     assert {request.method for request in transport.requests} == {"GET"}
 
 

@@ -149,10 +149,12 @@ def test_what_the_pace_was_computed_from_stays_with_the_hpa() -> None:
     hpa = horizontal_pod_autoscaler(own().with_dead_time(30))
     assert hpa["metadata"]["annotations"] == {"kubegpu.autoscale/dead-time-seconds": "30"}
     found = autoscaler_of(hpa, {})
-    assert (found.dead_time, found.is_measured) == (30, True)
+    assert (found.dead_time, found.is_given, found.is_measured) == (30, False, True)
     hpa["metadata"]["annotations"]["kubegpu.autoscale/dead-time-seconds"] = "²"
     assert not autoscaler_of(hpa, {}).is_measured
     assert "annotations" not in horizontal_pod_autoscaler(own())["metadata"]
+    found = autoscaler_of(horizontal_pod_autoscaler(own(dead_time_seconds=400)), {})
+    assert (found.dead_time, found.is_given, found.is_measured) == (400, True, False)
 
 
 SLOW = {"policies": [{"type": "Pods", "value": 1, "period_seconds": 600}]}

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES, Metric
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.scaling_rules import ScalingPolicy
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import (
     Autoscaler,
@@ -126,11 +126,12 @@ def test_a_dead_time_is_needed_unless_all_rules_are_given(
     assert Autoscaler.from_params(params(scale_up=up, scale_down=down)).needs_dead_time is needs
 
 
-def test_a_measured_dead_time_sets_the_pace() -> None:
-    autoscaler = Autoscaler.from_params(params(scale_down={"tolerance": 0.2})).with_dead_time(180)
+def test_a_measured_dead_time_sets_the_pace_of_a_queue() -> None:
+    given = params(metric="llm", target_value=None, scale_down={"tolerance": 0.2})
+    autoscaler = Autoscaler.from_params(given).with_dead_time(180)
     assert {policy.period_seconds for policy in autoscaler.scale_up.policies} == {180}
-    assert {policy.period_seconds for policy in autoscaler.scale_down.policies} == {180}
-    assert autoscaler.scale_down.stabilization_window_seconds == 360
+    assert {policy.period_seconds for policy in autoscaler.scale_down.policies} == {60}
+    assert autoscaler.scale_down.stabilization_window_seconds == 300
     assert autoscaler.scale_down.tolerance == 0.2
 
 
@@ -175,6 +176,22 @@ REFUSED = {
     "own metric with a name that is none": (params(metric={**QUEUE, "name": "Queue-1"}), "is not complete"),
     "own metric with a profile's name": (params(metric={**QUEUE, "name": "gpu"}), "is the name of a profile"),
 }
+
+
+PERCENT = [metric for profile in PROFILES.values() for metric in profile.metrics if metric.is_percent]
+
+
+@pytest.mark.parametrize("metric", PERCENT, ids=lambda metric: metric.name)
+@pytest.mark.parametrize("share", [0.01, 0.6, 0.999, 1])
+def test_a_share_is_no_target_of_a_metric_in_percent(metric: Metric, share: float) -> None:
+    """An HPA with `0/600m` goes to its maximum at any load."""
+    [profile] = [profile for profile in PROFILES.values() if metric in profile.metrics]
+    with pytest.raises(HopError) as caught:
+        Autoscaler.from_params(params(metric=profile.name, target_values={metric.name: share}))
+    assert f"is {share:g}, but {metric.name} is in percent, so any load exceeds it" in caught.value.seen
+    assert f"set it to {100 * share:g} for" in caught.value.fix
+    for value in (1.01, 100):
+        Autoscaler.from_params(params(metric=profile.name, target_values={metric.name: value}))
 
 
 @pytest.mark.parametrize(("given", "seen"), REFUSED.values(), ids=REFUSED)

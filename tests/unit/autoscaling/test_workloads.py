@@ -55,3 +55,30 @@ def test_what_names_no_target_is_left_to_the_module(autoscaler: dict[str, Any]) 
 
 def test_namespaces_are_those_of_all_autoscalers() -> None:
     assert autoscaled_workloads([*BOTH, CHAT, {}], [GONE, GONE, GONE])["namespaces"] == ["ml", "web", "default"]
+
+
+def named(namespace: str, name: str) -> dict[str, Any]:
+    return {"metadata": {"namespace": namespace, "name": name}}
+
+
+@pytest.mark.parametrize(
+    ("target", "there"),
+    [
+        ({"namespace": "mll", "target": {"name": "chat"}}, "Deployment ml/chat, StatefulSet web/chat"),
+        (
+            {"namespace": "ml", "target": {"kind": "deployment", "name": "chat"}},
+            "Deployment ml/chat, StatefulSet web/chat",
+        ),
+        ({"namespace": "ml", "target": {"name": "Chat"}}, "Deployment ml/chat, StatefulSet web/chat"),
+        ({"namespace": "ml", "target": {"name": "inferense"}}, "Deployment ml/inference"),
+        ({"namespace": "ml", "target": {"name": "shop"}}, ""),
+    ],
+)
+def test_a_missing_target_is_searched_under_other_kinds_namespaces_and_spellings(
+    target: dict[str, Any], there: str
+) -> None:
+    found = [[named("ml", "chat"), named("ml", "inference")], [named("web", "chat")]]
+    told = autoscaled_workloads([target], [GONE], (), found)
+    assert [query["kind"] for query in told["search"]] == ["Deployment", "StatefulSet"]
+    assert told["missing_texts"] == [f"{told['missing'][0]} does not exist" + (f" (found: {there})" if there else "")]
+    assert autoscaled_workloads([target], [EXISTS])["search"] == []

@@ -121,6 +121,15 @@ def test_a_server_that_replaces_another_is_told_how() -> None:
     assert "if gpu1 replaces that machine: `kubectl delete node gpu1`" in error.fix
 
 
+def test_a_server_without_a_machine_id_is_told_how_to_get_one() -> None:
+    error = mismatch(
+        ClusterIdentity("uid-prod", PROD_CA, machines={"gpu1": "machine-9"}), ServerIdentity("gpu1", "gpu1", "")
+    )
+
+    assert error is not None
+    assert "gpu1 has no ID in /etc/machine-id: `systemd-machine-id-setup; systemctl restart kubelet` on it" in error.fix
+
+
 def test_a_server_that_has_just_joined_is_compared_by_its_cluster_alone() -> None:
     """Without the name of its node, which may still report the machine that had the name before."""
     joined = ServerIdentity("gpu1", "", "machine-1", PROD_CA)

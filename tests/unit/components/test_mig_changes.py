@@ -9,8 +9,10 @@ from planned import plan_of
 
 CONFIG, STATE, STRATEGY = "nvidia.com/mig.config", "nvidia.com/mig.config.state", "nvidia.com/mig.strategy"
 BEFORE, CORDON = "kubegpu.autoscale/mig-before", "kubegpu.autoscale/cordoned-for-mig"
+INVENTORY, OURS = "kubegpu.autoscale/mig-inventory", {"kubegpu.autoscale/mig-inventory": "one"}
 SMALL = "all-1g.10gb"
-PRESENT, ABSENT = {"state": "present", "profile": SMALL}, {"state": "absent"}
+PRESENT = {"state": "present", "profile": SMALL, "inventory_id": "one"}
+ABSENT = {"state": "absent", "inventory_id": "one"}
 
 
 def node(name: str = "h1", *, cordoned: bool = False, annotations: Any = None, **labels: str) -> dict[str, Any]:
@@ -30,7 +32,7 @@ def test_a_node_with_another_profile_is_partitioned() -> None:
     [change] = changes(PRESENT, node(config="all-disabled", state="success"))
     assert (change["name"], change["has"], change["wanted"]) == ("h1", "all-disabled", SMALL)
     assert (change["applied"], change["cordoned"]) == (False, False)
-    assert change["start"] == {"labels": {CONFIG: SMALL, STATE: None}, "annotations": {BEFORE: "all-disabled"}}
+    assert change["start"] == {"labels": {CONFIG: SMALL, STATE: None}, "annotations": {BEFORE: "all-disabled", **OURS}}
     assert change["end"] == {"labels": {}, "annotations": {CORDON: None}}
 
 
@@ -46,7 +48,7 @@ def test_a_node_with_the_profile_is_left_alone() -> None:
 
 def test_an_interrupted_run_goes_on() -> None:
     """Only the role's own cordon is left. It is no cordon that was set by hand."""
-    [change] = changes(PRESENT, node(config=SMALL, state="success", cordoned=True, annotations={CORDON: ""}))
+    [change] = changes(PRESENT, node(config=SMALL, state="success", cordoned=True, annotations={CORDON: "one"}))
     assert (change["applied"], change["cordoned"]) == (True, False)
 
 
@@ -55,8 +57,10 @@ def test_a_cordon_that_was_set_by_hand_is_known() -> None:
 
 
 def test_a_second_profile_keeps_what_was_there_before_the_first() -> None:
-    [change] = changes(PRESENT, node(config="all-3g.40gb", state="success", annotations={BEFORE: "all-2g.20gb"}))
-    assert change["start"]["annotations"] == {BEFORE: "all-2g.20gb"}
+    [change] = changes(
+        PRESENT, node(config="all-3g.40gb", state="success", annotations={BEFORE: "all-2g.20gb", **OURS})
+    )
+    assert change["start"]["annotations"] == {BEFORE: "all-2g.20gb", **OURS}
 
 
 @pytest.mark.parametrize(
@@ -65,13 +69,25 @@ def test_a_second_profile_keeps_what_was_there_before_the_first() -> None:
     ids=["a profile", "no profile"],
 )
 def test_a_removal_gives_back_what_there_was(before: str, wanted: str, labels: dict[str, Any]) -> None:
-    [change] = changes(ABSENT, node(config=SMALL, state="success", annotations={BEFORE: before}))
+    [change] = changes(ABSENT, node(config=SMALL, state="success", annotations={BEFORE: before, **OURS}))
     assert change["wanted"] == wanted
-    assert change["end"] == {"labels": labels, "annotations": {CORDON: None, BEFORE: None}}
+    assert change["end"] == {"labels": labels, "annotations": {CORDON: None, BEFORE: None, INVENTORY: None}}
 
 
 def test_a_removal_leaves_the_profiles_of_others() -> None:
     assert changes(ABSENT, node(config=SMALL, state="success")) == []
+
+
+def test_a_removal_leaves_the_profiles_of_other_inventories() -> None:
+    theirs = {BEFORE: "", INVENTORY: "two", CORDON: "two"}
+    assert changes(ABSENT, node(config=SMALL, state="success", cordoned=True, annotations=theirs)) == []
+
+
+def test_a_profile_of_another_inventory_is_not_changed() -> None:
+    theirs = {BEFORE: "", INVENTORY: "two"}
+    [said] = refusals(node(config="all-3g.40gb", annotations=theirs))
+    assert "the profile of h1 (two) was set for another inventory, and this one is one." in said
+    assert refusals(node(config=SMALL, annotations=theirs)) == []
 
 
 def refusals(*nodes: dict[str, Any], strategy: str = "", **options: Any) -> list[str]:

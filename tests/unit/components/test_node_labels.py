@@ -8,16 +8,17 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.node_labels import (
     LABEL,
     Server,
+    gpu_node_labels,
     label_changes,
     offers_gpus,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import GPU_PRESENT
 
 
-def node(name: str, gpus: str = "", *, owned: bool = False, **labels: str) -> dict[str, Any]:
+def node(name: str, gpus: str = "", *, owner: str = "", **labels: str) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": name, "labels": labels}
-    if owned:
-        metadata |= {"labels": {**labels, LABEL: "true"}, "annotations": {GPU_PRESENT: "true"}}
+    if owner:
+        metadata |= {"labels": {**labels, LABEL: "true"}, "annotations": {GPU_PRESENT: owner}}
     return {"metadata": metadata, "status": {"allocatable": {"nvidia.com/gpu": gpus} if gpus else {}}}
 
 
@@ -28,16 +29,24 @@ def test_nodes_with_a_gpu_are_labelled_once() -> None:
     nodes = [node("cp1"), node("gpu1"), node("cloud", **{"cloud.google.com/gke-accelerator": "l4"}), node("dra", "2")]
     changes = label_changes([FOUND, NONE], nodes, {})
     assert (changes.add, changes.remove, changes.refused, changes.warning) == (("gpu1", "cloud", "dra"), (), "", "")
-    again = [node("cp1"), *(node(name, owned=True) for name in changes.add)]
+    again = [node("cp1"), *(node(name, owner="default") for name in changes.add)]
     assert label_changes([FOUND, NONE], again, {}).add == ()
 
 
 def test_a_pool_of_numbers_keeps_its_label_and_other_nodes_lose_theirs() -> None:
     """Labels are text: without that all nodes would lose the label that plugin and exporter select."""
-    nodes = [node("a", owned=True, tier="1"), node("b", owned=True, tier="2"), node("c", "1", tier="1")]
+    nodes = [node("a", owner="default", tier="1"), node("b", owner="default", tier="2"), node("c", "1", tier="1")]
     changes = label_changes([], nodes, {"tier": 1})
     assert (changes.add, changes.remove) == (("c",), ("b",))
     assert label_changes([], nodes, {}).remove == ()
+
+
+def test_a_label_of_another_inventory_stays() -> None:
+    nodes = [node("a", owner="default", tier="2"), node("b", owner="another", tier="2"), node("c", tier="2")]
+    found = gpu_node_labels(nodes, pool={"tier": 1})
+    assert (found["remove"], found["owned"]) == (("a",), ["a"])
+    assert gpu_node_labels(nodes, inventory="another")["owned"] == ["b"]
+    assert gpu_node_labels(nodes, inventory="true")["owned"] == []
 
 
 @pytest.mark.parametrize(

@@ -53,16 +53,22 @@ def test_a_pool_of_numbers_and_truths_finds_its_nodes() -> None:
     assert command == ("kubectl label nodes --selector shared=true,tier=1 nvidia.com/device-plugin.config=dev")
 
 
-OURS = {"kubegpu.autoscale/device-plugin-config": "true"}
+OURS = {"kubegpu.autoscale/device-plugin-config": "default"}
 LABELLED = {"pool": "dev", "nvidia.com/device-plugin.config": "by-hand"}
 
 
 def test_a_label_of_a_person_is_a_conflict_and_stays_without_a_pool() -> None:
     nodes = [node("a", LABELLED)]
     conflict = plugin_pools({"pools": [POOL]}, nodes)["conflict"]
-    assert "a needs configuration dev, but has by-hand, which was not set by this collection" in conflict
+    assert "a needs configuration dev, but has by-hand, which was not set for this inventory" in conflict
     assert "No label was changed. Next: " in conflict
     assert plugin_pools({}, nodes)["labels"] == []
+
+
+def test_a_label_of_another_inventory_is_a_conflict_and_stays_without_a_pool() -> None:
+    nodes = [node("a", LABELLED, **OURS)]
+    assert "was not set for this inventory" in plugin_pools({"pools": [POOL], "inventory": "b"}, nodes)["conflict"]
+    assert plugin_pools({"inventory": "b"}, nodes)["labels"] == []
 
 
 def test_a_label_of_an_earlier_pool_is_replaced_and_removed() -> None:

@@ -484,6 +484,14 @@ def _(cluster: Cluster) -> None:
     cluster.silence("chat-0", "chat-1")
 
 
+@fault("PROMETHEUS_MISSING")
+def _(cluster: Cluster) -> None:
+    cluster.prometheus = {"error": 'services "kube-prometheus-stack-prometheus" not found', "rules": None}
+    cluster.prometheuses = []
+    del cluster.pods["prometheus-0"]
+    cluster.silence("chat-0", "chat-1")
+
+
 def unscraped(cluster: Cluster) -> None:
     cluster.prometheus = {"rows": [], "up": [Row({"job": "node", "instance": "10.0.9.9:9100"})]}
     cluster.silence("chat-0", "chat-1", listed=False)
@@ -1962,6 +1970,7 @@ WITHOUT_A_TIME = {
     "MONITOR_MISSING",
     "PROFILING_FROZEN",
     "PROMETHEUS_EPHEMERAL",
+    "PROMETHEUS_MISSING",
     "PROMETHEUS_RELOAD_FAILS",
     "PROMETHEUS_WAL_CORRUPT",
     "REJECTED_BELOW_TARGET",

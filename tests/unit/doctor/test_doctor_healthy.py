@@ -456,7 +456,7 @@ def test_a_probe_that_has_the_container_restarted_is_no_past() -> None:
     ended = {"terminated": {"reason": "Completed", "exitCode": 0, "startedAt": at(500), "finishedAt": at(220)}}
     cluster.pods["chat-2"]["status"]["containerStatuses"][0]["lastState"] = ended
     [finding] = cluster.report()["findings"]
-    assert finding["cause"] == "the pods run, but their probe fails"
+    assert finding["cause"] == "the kubelet restarts the container, because its startupProbe fails"
 
 
 def test_a_workload_that_gets_no_pods() -> None:

@@ -15,6 +15,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.mani
     is_shared,
     recordings_of,
 )
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.recorded_metrics import (
+    metric_objects,
+    read_metrics,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import read_specs
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import CHECKS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.rule import RULE_OUTSIDE_NAMESPACE
@@ -24,6 +28,7 @@ from clusters import Cluster
 from every_spec import every_spec
 
 RULES: list[dict[str, Any]] = all_rules(read_specs([spec for _title, spec in every_spec("ml")]), RuleOptions())
+RULES += metric_objects(read_metrics([{"namespace": "ml", "name": "queue_depth"}]), RuleOptions())
 OWN_RULES = [rule for rule in RULES if not is_shared(rule)]
 # Names of all series that the rules read, and none of their own: selected by name, or by a pattern of names.
 _NAMES = re.compile(r"\b[A-Za-z_][\w:]*(?=\{)|(?<=__name__=~\")[^\"]+")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from charts_check import LAB_VALUES, releases
 from jsonschema import Draft7Validator, Draft202012Validator
+from programs import program
 from record_charts import read
 from recorded_schemas import of_kind
 
-from lab.charts import HERE
-from lab.charts.values import pinned, recorded, schema
+from lab.charts import HERE, copy_with_schema
+from lab.charts.values import known_in_lab, of_the_lab, pinned, recorded, schema
 from lab.versions import CHECKOUT, versions
 
 SWITCHES = (
@@ -58,8 +62,8 @@ def test_a_page_sets_what_a_role_has() -> None:
     assert {name: keys - options - CLUSTER for name, keys in given.items() if keys - options - CLUSTER} == {}
 
 
-def wrong(name: str, values: dict[str, Any]) -> list[str]:
-    found = Draft7Validator(schema(recorded(name))).iter_errors(values)
+def wrong(name: str, values: dict[str, Any], of: Callable[[str], dict[str, Any]] = recorded) -> list[str]:
+    found = Draft7Validator(schema(of(name))).iter_errors(values)
     return sorted(f"{'.'.join(map(str, error.absolute_path))}: {error.message}" for error in found)
 
 
@@ -90,6 +94,95 @@ def test_the_charts_of_the_lab_know_no_value_of_their_own(name: str) -> None:
         inside = values.parent.name
         of_the_lab = yaml.safe_load(values.read_text())
         assert wrong(name, of_the_lab if inside == name else {inside: of_the_lab}) == []
+
+
+# Defaults of the lab's charts that no template reads by its name, and what reads them instead.
+READ_OTHERWISE = {
+    "kube-prometheus-stack": {"alertmanager.enabled", "grafana"}  # refused when they are on
+    | {"crds.enabled", "kubeStateMetrics.enabled", "nodeExporter.enabled"},  # conditions of the charts inside
+    # The lab has no other way.
+    "keda": {"rbac.create", "serviceAccount.metricServer.create", "serviceAccount.operator.create"},
+    # Of GPU feature discovery, which is refused; and the only configuration is the default one.
+    "nvidia-device-plugin": {"noTimestamp", "config.default"},
+}
+
+
+def leaves(values: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if isinstance(values, dict) and values:
+        for key, inner in values.items():
+            yield from leaves(inner, (*path, key))
+    else:
+        yield path
+
+
+@pytest.mark.parametrize("name", versions()["charts"])
+def test_the_lab_takes_a_value_only_if_it_renders_it(name: str, tmp_path: Path) -> None:
+    """Of all values that upstream's chart knows. The templates are read again without the defaults."""
+    copy = copy_with_schema(name, tmp_path)
+    for values in copy.rglob("values.yaml"):
+        values.unlink()
+    by_templates = known_in_lab(copy)
+    above = {path[:length] for path in by_templates for length in range(len(path) + 1)}
+    taken = {path for path in leaves(of_the_lab(name)) if path[-1] != "global"}
+    assert len(taken) > 15
+    unread = {
+        ".".join(path)
+        for path in taken
+        if path not in above and not any(path[:length] in by_templates for length in range(1, len(path)))
+    }
+    assert unread == READ_OTHERWISE.get(name, set())
+
+
+def test_the_lab_s_inventories_give_only_what_the_lab_renders(given_by_roles: dict[str, dict[str, Any]]) -> None:
+    inventories = [variant for variant in given_by_roles if variant.startswith("inventory-")]
+    assert len(inventories) == 6
+    for variant in ["defaults", *inventories]:
+        for name in versions()["charts"]:
+            values = given_by_roles[variant][name]["values"]
+            assert wrong(name, values, of_the_lab) == [], (variant, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "rendered"),
+    [
+        (
+            "kube-prometheus-stack",
+            {
+                "prometheus": {
+                    "additionalPodMonitors": [
+                        {"name": "mine", "selector": {}, "podMetricsEndpoints": [{"port": "metrics", "interval": "5s"}]}
+                    ]
+                },
+                "alertmanager": {"enabled": False},
+                "grafana": {"enabled": False},
+                "prometheusOperator": {"admissionWebhooks": {"enabled": False}, "tls": {"enabled": False}},
+            },
+            {"selector": {}, "podMetricsEndpoints": [{"port": "metrics", "interval": "5s"}]},
+        ),
+        ("nvidia-device-plugin", {"securityContext": {"privileged": True}}, {"privileged": True}),
+        ("kube-prometheus-stack", {"prometheus": {"prometheusSpec": {"probeInterval": "5s"}}}, None),
+        ("kube-prometheus-stack", {"additionalPrometheusRulesMap": {}}, None),
+        ("dcgm-exporter", {"hostNetwork": True}, None),
+    ],
+)
+def test_a_value_is_rendered_or_refused(name: str, values: dict[str, Any], rendered: Any, tmp_path: Path) -> None:
+    """By the chart as it is in the mirror. None: refused."""
+    given = tmp_path / "values.yml"
+    given.write_text(yaml.safe_dump(values))
+    argv = [program("helm"), "template", "x", copy_with_schema(name, tmp_path), "--values", given]
+    cluster = ["--kube-version", "1.36.0"]
+    done = subprocess.run([*argv, *cluster], capture_output=True, text=True)
+    if rendered is None:
+        assert "not allowed" in done.stderr
+        return
+    assert not done.returncode, done.stderr
+    objects = [found for found in yaml.safe_load_all(done.stdout) if found]
+    found = [one["spec"] for one in objects if one["metadata"]["name"] == "mine"] or [
+        one["spec"]["template"]["spec"]["containers"][0]["securityContext"]
+        for one in objects
+        if one["kind"] == "DaemonSet"
+    ]
+    assert found == [rendered]
 
 
 @pytest.mark.parametrize(

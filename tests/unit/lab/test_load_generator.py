@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,31 @@ def test_a_load_that_ends_while_a_request_falls_due(monkeypatch: pytest.MonkeyPa
         asyncio.run(load.run())
     assert waits[1] is None
     assert not load._in_flight
+
+
+def test_requests_come_at_random_and_the_same_with_each_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as asked for, and as irregular as independent users are: the deviation of a pause is its mean."""
+
+    def pauses(seed: int) -> list[float]:
+        load, found = script().Load("http://sample", cost_ms=20, gpus=1, seed=seed), []
+        expovariate = load._chance.expovariate
+        monkeypatch.setattr(load._chance, "expovariate", lambda rate: found.append(expovariate(rate)) or found[-1])
+        monkeypatch.setattr(load, "_send", lambda: None)
+
+        async def wait_for(waiting: Any, pause: float | None) -> None:
+            waiting.close()
+            raise TimeoutError if len(found) < 4000 else asyncio.CancelledError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio, "wait_for", wait_for)
+            with pytest.raises(asyncio.CancelledError):
+                asyncio.run(load.run())
+        return found
+
+    first = pauses(1)
+    assert statistics.mean(first) == pytest.approx(0.02, rel=0.05)
+    assert statistics.stdev(first) == pytest.approx(0.02, rel=0.1)
+    assert pauses(1) == first != pauses(2)
 
 
 def test_prometheus_reads_each_outcome() -> None:

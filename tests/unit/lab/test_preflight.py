@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from lab import preflight
 from lab.preflight import Machine, Refusal
@@ -234,6 +235,18 @@ def test_requirements_are_read_with_those_they_name(tmp_path: Path) -> None:
     (tmp_path / "test.txt").write_text("-r lab.txt\npytest==9.2.0\n")
 
     assert "ansible==12.3.0" in preflight._resolved(tmp_path / "test.txt")
+
+
+def test_each_python_gets_one_pin_of_each_package() -> None:
+    """Of the lines of one package, the marker of exactly one applies."""
+    lines = (preflight.CHECKOUT / "requirements-lab.txt").read_text().splitlines()
+    named = [Requirement(line) for line in lines if not line.startswith("#")]
+    (_, oldest), (_, newest) = preflight.PYTHON
+
+    for minor in range(oldest, newest + 1):
+        environment = {"python_version": f"3.{minor}"}
+        applies = [pin.name for pin in named if pin.marker is None or pin.marker.evaluate(environment)]
+        assert sorted(applies) == sorted({pin.name for pin in named})
 
 
 def test_the_makefile_takes_the_systems_python_where_it_fits() -> None:

@@ -16,7 +16,7 @@ PINNED = [
     ("kubernetes", "go.etcd.io/etcd/server/v3", "{etcd}"),
     ("etcd", "go.etcd.io/etcd/etcdctl/v3", "{etcd}"),
     ("etcd", "go.etcd.io/etcd/etcdutl/v3", "{etcd}"),
-    ("kubernetes", "helm.sh/helm/v3", "{helm}"),
+    ("kubernetes", "helm.sh/helm/v4", "{helm}"),
     ("kubernetes", "k8s.io/kube-state-metrics/v2", "{kube-state-metrics}"),
     ("kubernetes", "github.com/prometheus-operator/prometheus-operator", "{prometheus-operator}"),
     ("kubernetes", "github.com/prometheus/alertmanager", "{alertmanager}"),
@@ -61,5 +61,5 @@ def test_a_name_that_is_not_pinned_is_an_error() -> None:
 
 
 def test_recipes_get_the_upstream_part_of_a_pin() -> None:
-    assert names()["kubernetes"] == "1.36.3"
+    assert names()["kubernetes"] == "1.37.2"
     assert names()["chart/dcgm-exporter"] == "4.8.3"

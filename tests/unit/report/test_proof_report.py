@@ -79,6 +79,14 @@ def test_what_is_not_proven_is_said(found: dict[str, Any], words: str) -> None:
     assert words.partition(":")[0].split(" on ")[0] in " ".join([*proof_lines(found), proof_summary(found)])
 
 
+@pytest.mark.parametrize(
+    ("down", "words"), [(7.24, "target 50; back to 1 after 7.2 s"), (None, "target 50; scale-down NOT SEEN")]
+)
+def test_the_way_down(down: float | None, words: str) -> None:
+    decided = {"status": "proven", "reason": "", "hops": [], "decision": {**DECISION, "down_s": down}}
+    assert words in proof_summary(proof(chain=decided))
+
+
 def test_a_late_and_a_dry_decision() -> None:
     late = {**DECISION, "late": True, "dry": True}
     found = proof(chain={"status": "proven", "reason": "", "hops": [], "decision": late})

@@ -43,9 +43,36 @@ def test_a_bare_server_has_nothing(capsys: pytest.CaptureFixture[str], tmp_path:
         "clusters": [],
         "identity": {"node": "", "machine_id": "", "authorities": [], "is_member": False, "record": {}},
         "clock_ahead": 0.0,
+        "vendor": "",
+        "reboots_alone": False,
     }
     assert seen["free_gib"].keys() == DESCRIBED["free_gib"]["sample"].keys()
     assert min(seen["free_gib"].values()) > 0
+
+
+@pytest.mark.parametrize(
+    ("files", "reboots"),
+    [
+        ({"50unattended-upgrades": '//Unattended-Upgrade::Automatic-Reboot "true";\n'}, False),
+        ({"50unattended-upgrades": 'Unattended-Upgrade::Automatic-Reboot-Time "02:00";\n'}, False),
+        ({"50unattended-upgrades": 'Unattended-Upgrade::Automatic-Reboot "true";\n'}, True),
+        ({"52local": 'Unattended-Upgrade {\n  Automatic-Reboot "1";\n};\n'}, True),
+        (
+            {
+                "50x": 'Unattended-Upgrade::Automatic-Reboot "true";',
+                "99x": 'Unattended-Upgrade::Automatic-Reboot "false";',
+            },
+            False,
+        ),
+    ],
+    ids=["comment", "time", "on", "nested", "off later"],
+)
+def test_a_server_that_reboots_by_itself_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, files: dict[str, str], reboots: bool
+) -> None:
+    settings = {f"etc/apt/apt.conf.d/{name}": text for name, text in files.items()}
+    seen = look(capsys, tmp_path, {**settings, "sys/class/dmi/id/sys_vendor": "Amazon EC2\n"})
+    assert (seen["reboots_alone"], seen["vendor"]) == (reboots, "Amazon EC2")
 
 
 def test_room_is_told_of_folders_that_are_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

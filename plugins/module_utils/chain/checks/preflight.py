@@ -179,7 +179,7 @@ SPEC_RULE_OF_INVENTORY = _SPEC.error(
     cause="a run changes only objects of its own inventory, and inventories that share a cluster share the recording "
     "rules",
     fix="use one version of the collection, and the same rule_labels, evaluation_interval and selectors of "
-    "prometheus, in both; "
+    "prometheus (kubegpu_prometheus of the inventory), in both; "
     "set kubegpu_inventory_id (inventory_id of the module) to the id of the rule if it is the same inventory; or move "
     "the rule to this one: {command}",
     before="refuse",
@@ -188,12 +188,12 @@ SPEC_RULE_OF_INVENTORY = _SPEC.error(
 
 @check("no rule of another inventory must change", SPEC_RULE_OF_INVENTORY)
 def rules_of_inventories(state: State) -> Iterator[CheckResult]:
-    for name, rule in state.proposal.foreign_rules.items():
+    for name, (rule, missing) in state.proposal.foreign_rules.items():
         command = hand_over(rule["kind"], rule["metadata"]["namespace"], name, state.proposal.inventory)
         yield CheckResult(
             SPEC_RULE_OF_INVENTORY,
             f"PrometheusRule {name}",
-            f"it {maker(rule)}, and inventory {state.proposal.inventory} needs different content",
+            f"it {maker(rule)}, and inventory {state.proposal.inventory} needs {enumeration(missing)}",
             template_vars={"command": command},
         )
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ...diagnosis.check import ALL, CheckResult, Evidence, FindingTypes, check
@@ -51,9 +52,21 @@ PROMETHEUS_UNREACHABLE = _SCRAPE.error(
 )
 
 
-@check("Prometheus answers", PROMETHEUS_UNREACHABLE, needs=("prometheus",))
+PROMETHEUS_MISSING = _SCRAPE.error(
+    "PROMETHEUS_MISSING",
+    cause="no Prometheus is installed in this cluster, or its Service has another name",
+    fix="run the prometheus_stack role, which comes with exporter and adapter; for one that exists set "
+    "prometheus.namespace and prometheus.service, or prometheus.url (kubegpu_prometheus of the inventory)",
+    before="await",
+)
+
+
+@check("Prometheus answers", PROMETHEUS_UNREACHABLE, PROMETHEUS_MISSING, needs=("prometheus",))
 def prometheus_answers(state: State) -> Iterator[CheckResult]:
-    if state.prometheus.error:
+    if state.prometheus.error and _is_missing(state):
+        seen = "the cluster has neither this Service nor a Prometheus object"
+        yield CheckResult(PROMETHEUS_MISSING, f"Prometheus {state.prometheus.name}", seen, frozenset({ALL}))
+    elif state.prometheus.error:
         yield CheckResult(
             PROMETHEUS_UNREACHABLE,
             f"Prometheus {state.prometheus.name}",
@@ -63,6 +76,13 @@ def prometheus_answers(state: State) -> Iterator[CheckResult]:
             template_vars={"namespace": state.prometheus.name.partition("/")[0]},
             is_cut_off=state.are_cut_off(state.prometheus.pods),
         )
+
+
+def _is_missing(state: State) -> bool:
+    """Whether neither the Service nor an object of the operator exists. Without a right to see them it may."""
+    is_unknown = "prometheuses" in state.unavailable
+    is_not_found = re.search(r'services "[^"]+" not found', state.prometheus.error)
+    return bool(is_not_found) and not is_unknown and not state.prometheuses and not state.prometheus.pods
 
 
 PROMETHEUS_REPLICAS_DIFFER = _SCRAPE.error(

@@ -42,7 +42,7 @@ _RECORDED = re.compile(r"[a-zA-Z_]\w*(?::\w+)+")
 # Names of rules of one namespace: of a metric, or of a workload.
 _OWNER = re.compile(r"kubegpu[.-]([a-z0-9-]+)\.")
 # What they record. In any other series, `exported_namespace` or another label can say whose value it is.
-_RECORDED_FOR_ONE = re.compile(r"(namespace_(pod|workload|workload_pod)|external):")
+_RECORDED_FOR_ONE = re.compile(r"(namespace_(metric|pod|workload|workload_pod)|external):")
 
 RULE_NOT_SELECTED = _RULE.error(
     "RULE_NOT_SELECTED",

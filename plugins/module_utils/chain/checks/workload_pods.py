@@ -8,7 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
 from ...hops import Hop
-from ...kube.objects import Manifest, condition, got_on_s, is_ready, last_seen, made_s, name_of, trouble, unix, youngest
+from ...kube.objects import (
+    Manifest,
+    condition,
+    got_on_s,
+    is_ready,
+    last_seen,
+    made_s,
+    name_of,
+    statuses,
+    trouble,
+    unix,
+    youngest,
+)
 from ...kube.pods import NO_DEVICES_LEFT, phase
 from ..controller_reports import SCHEDULER, SILENT_S, silence_s
 from ..finding_texts import condition_text
@@ -36,12 +48,52 @@ _FAILURES = (
 # Kinds whose pods are created by no other object of the same name.
 _MAKERS = ("Deployment", "StatefulSet", "ReplicaSet")
 
-# Why a container does not run, by the kubelet's message.
+# Why a container does not run, by the messages of the kubelet and the container runtime. What says more comes first.
 _POD_EVIDENCE = (
     Evidence(
-        r"ErrImage|ImagePull|InvalidImageName",
+        r"no space left on device|DiskPressure|ephemeral[- ]storage",
+        "the disk of the node is full, or the pod uses more of it than it may",
+        "free space on the node, or raise resources.limits.ephemeral-storage; kubectl -n {namespace} describe pods",
+    ),
+    Evidence(
+        r"exec format error|no match for platform|no matching manifest",
+        "the image is built for another processor architecture than the node's",
+        "use an image for the node's architecture, or a nodeSelector kubernetes.io/arch",
+    ),
+    Evidence(
+        r"(ErrImage|ImagePull).*(unauthorized|denied|authentication|authorization)",
+        "the registry rejects the login of the pods",
+        "correct imagePullSecrets of the pod template or its ServiceAccount; kubectl -n {namespace} describe pods",
+    ),
+    Evidence(
+        r"(ErrImage|ImagePull).*(toomanyrequests|too many requests|429|rate limit)",
+        "the registry limits the pulls of this address",
+        "log in to the registry with imagePullSecrets, or use a mirror",
+    ),
+    Evidence(
+        r"ErrImageNeverPull",
+        "imagePullPolicy is Never, and the node does not have the image",
+        "load the image on the node, or change imagePullPolicy of the pod template",
+    ),
+    Evidence(
+        r"ErrImage|ImagePull|InvalidImageName|ImageInspectError|RegistryUnavailable|SignatureValidationFailed",
         "the node cannot pull the image",
         "correct the image, its registry or imagePullSecrets; kubectl -n {namespace} describe pods",
+    ),
+    Evidence(
+        r"runAsNonRoot|run as root|non-numeric user",
+        "the pods must not run as root, but their image does",
+        "set securityContext.runAsUser of the pod template to a user of the image other than 0",
+    ),
+    Evidence(
+        r"executable file not found|StartError|ContainerCannotRun|exec: .*(no such file|permission denied)",
+        "the command of the container cannot be started: the image does not have it, or it is not executable",
+        "correct command and args of the container; kubectl -n {namespace} describe pods",
+    ),
+    Evidence(
+        r"PostStartHook",
+        "the postStart hook of the container fails, so the kubelet kills the container",
+        "correct lifecycle.postStart of the container; kubectl -n {namespace} describe pods",
     ),
     Evidence(
         r"CreateContainerConfigError",
@@ -52,6 +104,23 @@ _POD_EVIDENCE = (
         r"OOMKilled",
         "a container needs more memory than its limit",
         "raise resources.limits.memory of the container",
+    ),
+    Evidence(
+        r"Startup probe failed",
+        "the kubelet restarts the container, because its startupProbe fails",
+        "raise failureThreshold of the startupProbe to the time that the start takes, or correct its port and path; "
+        "kubectl -n {namespace} logs {pod} --previous",
+    ),
+    Evidence(
+        r"Liveness probe failed",
+        "the kubelet restarts the container, because its livenessProbe fails",
+        "correct port and path of the livenessProbe; for a slow start add a startupProbe; "
+        "kubectl -n {namespace} logs {pod} --previous",
+    ),
+    Evidence(
+        r"Evicted|Preempt|DeadlineExceeded|Terminated: .*(shutdown|imminent)",
+        "the kubelet or the scheduler has ended the pods",
+        "follow the message; kubectl -n {namespace} describe pods",
     ),
     Evidence(
         r"nvidia-container|libnvidia|nvml|CDI device|RunContainerError|CreateContainerError",
@@ -250,6 +319,7 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
                 f"0 of {len(pods)} pods are ready{why}{_without_ready_pods(autoscaler)}",
                 affected,
                 youngest([state.clock.age_s(autoscaler.target), _not_ready_s(state, autoscaler, placed)]),
+                -_POD_GRACE_S if "CrashLoopBackOff" in reason else 0,  # a container that was restarted has started
                 template_vars=place_of_workload(autoscaler, named or next((pod for pod, *_rest in judged), None)),
             )
 
@@ -274,8 +344,24 @@ def _why_not_ready(state: State, pod: Manifest) -> str:
     if ready.get("reason") == "ReadinessGatesNotReady":
         text = condition_text(ready)
     events = [event for event in state.warnings.about(pod) if (unix(last_seen(event)) or math.inf) >= got_on_s(pod)]
-    messages = [f"{event.get('reason')}: {event.get('message')}" for event in events[-1:]]
-    return "; ".join(filter(None, (text, *messages)))
+    shown = dict.fromkeys(map(_event_text, [*_killing_probes(pod, events), *events[-1:]]))
+    return "; ".join(filter(None, (text, *shown)))
+
+
+def _killing_probes(pod: Manifest, events: Sequence[Manifest]) -> list[Manifest]:
+    """The latest failure of a liveness or startup probe during the previous run of a container."""
+    ended = ((status.get("lastState") or {}).get("terminated") or {} for status in statuses(pod))
+    began = max((unix(run.get("startedAt")) or 0.0 for run in ended), default=0.0)
+    return [
+        event
+        for event in events
+        if str(event.get("message")).startswith(("Liveness probe failed", "Startup probe failed"))
+        and (unix(last_seen(event)) or math.inf) >= began
+    ][-1:]
+
+
+def _event_text(event: Manifest) -> str:
+    return f"{event.get('reason')}: {event.get('message')}"
 
 
 def _without_ready_pods(autoscaler: AutoscalerState) -> str:

@@ -29,7 +29,7 @@ class Proposal:
     no_resources: why CPU and memory of pods are missing; empty if they are served or not requested.
     no_namespace: the namespace of the rules, if it does not exist.
     inventory:    ID of the inventory of the change.
-    foreign_rules: rules of other inventories that would have to change, by name.
+    foreign_rules: rules of other inventories that would have to change, by name, each with what it lacks.
     """
 
     autoscalers: Sequence[Autoscaler] = ()
@@ -51,4 +51,4 @@ class Proposal:
     unread: str = ""
     no_namespace: str = ""
     inventory: str = DEFAULT_INVENTORY
-    foreign_rules: Mapping[str, Manifest] = field(default_factory=dict)
+    foreign_rules: Mapping[str, tuple[Manifest, Sequence[str]]] = field(default_factory=dict)

@@ -33,6 +33,7 @@ class AptPaths:
     pin: str
     before: str
     config: str
+    needrestart: str
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,7 @@ class AptRepository:
             WantedFile(self.paths.source, self.source),
             WantedFile(self.paths.pin, self.pin),
             WantedFile(self.paths.config, self.config, mode, "apt-config --config-file %s dump"),
+            WantedFile(self.paths.needrestart, self.needrestart, validate="perl -c %s"),
         )
 
     @property
@@ -197,6 +199,16 @@ class AptRepository:
             yield "Unattended-Upgrade::Package-Blacklist {"
             yield from (f'    "{pattern}";' for pattern in self.apt.unattended)
             yield "};"
+
+    @property
+    def needrestart(self) -> str:
+        """Since Ubuntu 24.04, needrestart restarts services by itself, also after unattended-upgrades."""
+        head = (
+            "# Written by kubegpu.autoscale. A restart would end or disturb programs of pods on GPUs.",
+            "# ansible-playbook kubegpu.autoscale.maintain drains the node first.",
+        )
+        rows = (f"$nrconf{{override_rc}}->{{qr(^{re.escape(unit)}$)}} = 0;" for unit in self.apt.services)
+        return _text([*head, *rows]) if self.apt.services else ""
 
     @property
     def differing(self) -> tuple[WantedFile, ...]:

@@ -32,6 +32,7 @@ class AptSet:
     pinned:      patterns of names pinned to that version; by default the packages themselves.
     also_pinned: packages with separate versions.
     unattended:  patterns of packages that unattended-upgrades must not upgrade.
+    services:    units that needrestart must not restart after an upgrade of a library.
     """
 
     name: str
@@ -47,6 +48,7 @@ class AptSet:
     pinned: tuple[str, ...] = ()
     also_pinned: tuple[Pin, ...] = ()
     unattended: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> AptSet:

@@ -137,6 +137,7 @@ class Containerd:
             fingerprint=self.options.versions["repositories"]["docker"]["fingerprint"],
             packages=(PACKAGE,),
             version=self.version,
+            services=("containerd.service",),
         )
 
     # Settings.

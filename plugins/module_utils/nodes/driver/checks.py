@@ -208,19 +208,38 @@ def packages_can_move(driver: Driver) -> Iterator[CheckResult]:
 
 COMPONENTS_MISSING = _DRIVER.error(
     "DRIVER_COMPONENTS_MISSING",
-    "the driver's packages depend on these components",
-    "on the node: add {missing} to the line `Components: main` of /etc/apt/sources.list.d/debian.sources, or behind "
-    "`main` in /etc/apt/sources.list, and run `apt-get update`",
+    "the driver's packages, or packages that they depend on, are in these components",
+    "on the node: add {missing} to the line `Components: main` of /etc/apt/sources.list.d/{file}, or behind `main` in "
+    "/etc/apt/sources.list, and run `apt-get update`",
     before="refuse",
 )
 
 
-@check("apt uses the components of Debian that the driver depends on", COMPONENTS_MISSING)
+@check("apt uses the components of the distribution that the driver depends on", COMPONENTS_MISSING)
 def components_are_enabled(driver: Driver) -> Iterator[CheckResult]:
-    if driver.missing_components and "Debian/main" in driver.survey.components:
-        missing = ", ".join(driver.missing_components)
-        seen = f"uses Debian without {missing}"
-        yield seen_on(driver.host, COMPONENTS_MISSING, seen, missing=" ".join(driver.missing_components))
+    distribution = driver.host.distribution
+    if driver.missing_components and f"{distribution}/main" in driver.survey.components:
+        seen = f"uses {distribution} without {', '.join(driver.missing_components)}"
+        words = {"missing": " ".join(driver.missing_components), "file": f"{distribution.lower()}.sources"}
+        yield seen_on(driver.host, COMPONENTS_MISSING, seen, **words)
+
+
+FABRIC_MANAGER_LAGS = _DRIVER.error(
+    "DRIVER_FABRIC_MANAGER_LAGS",
+    "each release of Ubuntu's fabric manager depends on the same release of the driver",
+    "on the node: `apt-get update`, then `apt-cache policy {packages}`; run this again when both have the same "
+    "release, or set nvidia_driver_source: cuda_repo",
+    before="refuse",
+)
+
+
+@check("apt can install the fabric manager with the driver", FABRIC_MANAGER_LAGS)
+def fabric_manager_fits(driver: Driver) -> Iterator[CheckResult]:
+    answer = driver.survey.solution
+    if answer and answer.rc != 0 and "unmet dependencies" in answer.words:
+        seen = f"cannot install driver {driver.version} with its fabric manager from Ubuntu's archive"
+        packages = " ".join([*driver.fabric_packages, *driver.packages[:1]])
+        yield seen_on(driver.host, FABRIC_MANAGER_LAGS, seen, packages=packages)
 
 
 KEY_NOT_ENROLLED = _DRIVER.error(
@@ -301,7 +320,7 @@ REBOOT_WITHOUT_EFFECT = _DRIVER.error(
     "DRIVER_REBOOT_WITHOUT_EFFECT",
     "an old module in the initramfs is loaded before the new one",
     "on the node: `lsinitramfs /boot/initrd.img-$(uname -r) | grep -E 'nvidia|nouveau|nova'`; `update-initramfs -u` "
-    "removes it",
+    "removes it, or `dracut --force --regenerate-all` on a system that uses dracut",
 )
 REBOOT_PENDING = _DRIVER.warning(
     "DRIVER_REBOOT_PENDING",
@@ -497,6 +516,7 @@ BEFORE = (
     pods_keep_their_driver,
     packages_can_move,
     components_are_enabled,
+    fabric_manager_fits,
     key_is_enrolled,
 )
 AFTER = (

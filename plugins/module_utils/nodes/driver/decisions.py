@@ -90,8 +90,9 @@ class DriverSurvey:
     """What was read on the server so far. An answer is None until it was queried.
 
     packages:   packages of the driver and of kernels.
-    components: Debian's components in apt, `Debian/main`; empty if not queried.
+    components: the distribution's components in apt, `Debian/main`; empty if not queried.
     key_test:   mokutil's answer.
+    solution:   answer of `apt-get --simulate` to the packages of the archive.
     offered:    output of `apt-cache madison`.
     shown:      output of nvidia-smi, one line per GPU: PCI address, release, persistence mode.
     described:  full output of nvidia-smi, if NVSwitches connect the GPUs.
@@ -104,6 +105,7 @@ class DriverSurvey:
     packages: tuple[Package, ...] = ()
     components: tuple[str, ...] = ()
     key_test: Answer | None = None
+    solution: Answer | None = None
     offered: Answer | None = None
     shown: Answer | None = None
     described: Answer | None = None
@@ -243,6 +245,7 @@ class Driver:
             pinned=PINNED,
             also_pinned=(Pin(("nvlsm",), self.options.nvlsm_version),),
             unattended=UNATTENDED + (UNATTENDED_KERNEL if self.is_prebuilt else ()),
+            services=("nvidia-fabricmanager.service", "nvidia-persistenced.service"),
         )
 
     # The kernel package that the server upgrades to.
@@ -292,14 +295,14 @@ class Driver:
         return tuple(
             package
             for package in self.survey.packages
-            if re.match(r"([0-9]+:)?[3-9][0-9]{2}\.", package.version) and not apart.match(package.name)
+            if re.match(r"([0-9]+:)?[3-9][0-9]{2}\.", package.version) and not apart.match(package.base)
         )
 
     @cached_property
     def misnamed(self) -> tuple[Package, ...]:
         """Packages of another flavour or source, at any version."""
         pattern = re.compile(self.set.misnamed[self.flavour])
-        return tuple(package for package in self.survey.packages if pattern.match(package.name))
+        return tuple(package for package in self.survey.packages if pattern.match(package.base))
 
     @cached_property
     def foreign(self) -> tuple[Package, ...]:
@@ -309,7 +312,9 @@ class Driver:
 
     @property
     def held(self) -> tuple[str, ...]:
-        return names(package for package in self.foreign if package.want == "hold")
+        """Packages on hold that the transaction names: apt-get changes or keeps none of them without another option."""
+        moved = {name.partition("=")[0].removesuffix("-") for name in self.move} if self.foreign else ()
+        return names(package for package in self.survey.packages if package.want == "hold" and package.name in moved)
 
     @property
     def replaces_loaded(self) -> bool:
@@ -332,10 +337,12 @@ class Driver:
     @property
     def move(self) -> tuple[str, ...]:
         """Arguments of one apt-get transaction: packages with versions to install, and with a dash those to remove."""
-        misnamed = names(self.misnamed)
-        comes = [name for name in names(self.foreign) if name not in misnamed and name in self.offered]
-        wanted = list(dict.fromkeys([*self.apt.packages, *comes]))
-        goes = [name for name in names(self.foreign) if name not in {*wanted, *self.extra}]
+        foreign, misnamed = names(self.foreign), names(self.misnamed)
+        comes = [name for name in foreign if name not in misnamed and name in self.offered]
+        # Named too, because apt would later remove what only a metapackage needed that goes now.
+        stays = [name for name in names(self.installed) if name not in foreign]
+        wanted = list(dict.fromkeys([*self.apt.packages, *comes, *stays]))
+        goes = [name for name in foreign if name not in {*wanted, *self.extra}]
         return (*(f"{name}={self.version}" for name in wanted), *self.extra, *(f"{name}-" for name in goes))
 
     # Queries of the server's programs.
@@ -352,6 +359,12 @@ class Driver:
         return self.is_wanted and self.facts.secure_boot and not self.is_prebuilt and comes
 
     @property
+    def asks_solution(self) -> bool:
+        """Whether apt solves the packages before a first driver: Ubuntu's fabric manager may lag behind the driver."""
+        is_first = not self.installed and not self.foreign
+        return self.is_wanted and self.is_prebuilt and bool(self.fabric_packages) and is_first
+
+    @property
     def asks_gpus(self) -> bool:
         """Whether to query nvidia-smi: a driver is loaded, and its files show no error that would explain a failure."""
         facts = self.facts
@@ -360,7 +373,7 @@ class Driver:
 
     @property
     def missing_components(self) -> tuple[str, ...]:
-        present = {component.removeprefix("Debian/") for component in self.survey.components}
+        present = {component.rpartition("/")[2] for component in self.survey.components}
         return tuple(component for component in self.set.components if component not in present)
 
     @property

@@ -10,7 +10,7 @@ Sources:
   Debian's archive: packages.debian.org, sources nvidia-graphics-drivers, nvidia-open-gpu-kernel-modules and
   nvidia-persistenced.
 The persistence daemon needs libnvidia-cfg.so.1, and not every branch depends on its package, so it is listed. So is
-nvidia-modprobe, which creates the device files of nvidia-uvm; of Ubuntu's own packages nvidia-compute-utils has it.
+nvidia-modprobe, which creates the device files of nvidia-uvm; Ubuntu has it in multiverse, at another release.
 """
 
 from __future__ import annotations
@@ -62,12 +62,29 @@ SYSTEMS = {
 # Patterns of names for apt's pins. Dependencies are >=, so each omitted part would diverge from the
 # others (dstackai/dstack#2348).
 PINNED = (
-    *("nvidia-*", "libnvidia-*", "firmware-nvidia-gsp*", "libcuda1", "libcudadebugger1", "libnvcuvid1", "libnvsdm*"),
+    *(
+        "nvidia-*",
+        "libnvidia-*",
+        "lib*-nvidia*",
+        "firmware-nvidia-gsp*",
+        "libcuda1",
+        "libcudadebugger1",
+        "libnvcuvid1",
+        "libnvsdm*",
+    ),
     *("libxnvctrl*", "xserver-xorg-video-nvidia*", "cuda-drivers*"),
 )
 # Patterns of names for unattended-upgrades.
 UNATTENDED = (
-    *("(lib)?nvidia-(?!container)", "firmware-nvidia-gsp", "libcuda", "libnvcuvid", "libnvsdm", "libxnvctrl"),
+    *(
+        "(lib)?nvidia-(?!container)",
+        "lib[a-z0-9]+-nvidia",
+        "firmware-nvidia-gsp",
+        "libcuda",
+        "libnvcuvid",
+        "libnvsdm",
+        "libxnvctrl",
+    ),
     *("xserver-xorg-video-nvidia", "cuda-drivers", "nvlsm"),
 )
 # Prebuilt modules are built for one kernel and need one driver. A kernel without them boots without GPUs
@@ -81,8 +98,13 @@ UNATTENDED_KERNEL = (
 _OF_UBUNTU = r"linux-(modules|objects|signatures)-nvidia-(?!fs-)|.*-[0-9]+-server(-|$)"
 _OF_NVIDIA = (
     r"libnvidia-(cfg1|common|compute|decode|encode|extra|fbc1|gl|gpucomp)(-[0-9]+)?$"
-    r"|nvidia-(compute-utils|kernel-common|kernel-source|utils)(-[0-9]+)?(-open)?$|nvidia-dkms"
+    r"|nvidia-(compute-utils|driver|headless|headless-no-dkms|kernel-common|kernel-source|utils)(-[0-9]+)?(-open)?$"
+    r"|nvidia-(dkms|fabricmanager$|persistenced)|nvidia-(open|firmware)(-[0-9]+)?(-[0-9.]+)?$"
+    r"|xserver-xorg-video-nvidia(-[0-9]+)?$|cuda-drivers"
 )
+# Metapackages of one flavour, which depend on its modules, and their sources: those of two flavours conflict.
+_FLAVOURED = r"nvidia-(dkms|driver|headless|headless-no-dkms|kernel-source)(-[0-9]+)?"
+_PROPRIETARY_ALONE, _OPEN_ALONE = r"cuda-drivers(-[0-9]+)?$", r"nvidia-open(-[0-9]+)?$"
 
 
 @dataclass(frozen=True)
@@ -95,7 +117,7 @@ class PackageSet:
     apart:           pattern of packages with separate version numbers.
     fabric_manager:  empty if the source has none.
     mok_certificate: certificate of the key with which DKMS signs modules.
-    components:      Debian's components for dependencies of the packages.
+    components:      the distribution's components for the packages or their dependencies.
     """
 
     packages: tuple[str, ...]
@@ -129,8 +151,8 @@ def _debian(branch: int, system: System) -> PackageSet:
         packages=("nvidia-driver-cuda", "libnvidia-cfg1", "nvidia-persistenced", "nvidia-modprobe"),
         modules={OPEN: ("nvidia-kernel-open-dkms",), PROPRIETARY: ("nvidia-kernel-dkms",)},
         misnamed={
-            OPEN: r"nvidia-smi$|nvidia-(open-)?kernel-dkms$",
-            PROPRIETARY: r"nvidia-smi$|nvidia-(open-kernel|kernel-open)-dkms$",
+            OPEN: rf"nvidia-smi$|nvidia-(open-)?kernel-dkms$|{_PROPRIETARY_ALONE}",
+            PROPRIETARY: rf"nvidia-smi$|nvidia-(open-kernel|kernel-open)-dkms$|{_OPEN_ALONE}",
         },
         fabric_manager=_fabric_manager(branch),
         mok_certificate="/var/lib/dkms/mok.pub",
@@ -163,8 +185,8 @@ def _ubuntu(branch: int) -> PackageSet:
         ),
         modules={OPEN: (f"nvidia-dkms{suffix}-open",), PROPRIETARY: (f"nvidia-dkms{suffix}",)},
         misnamed={
-            OPEN: rf"{_OF_UBUNTU}|nvidia-dkms(-[0-9]+)?$",
-            PROPRIETARY: rf"{_OF_UBUNTU}|nvidia-dkms(-[0-9]+)?-open$",
+            OPEN: rf"{_OF_UBUNTU}|{_FLAVOURED}$|{_PROPRIETARY_ALONE}",
+            PROPRIETARY: rf"{_OF_UBUNTU}|{_FLAVOURED}-open$|{_OPEN_ALONE}",
         },
         fabric_manager=_fabric_manager(branch),
         mok_certificate="/var/lib/shim-signed/mok/MOK.der",
@@ -172,15 +194,22 @@ def _ubuntu(branch: int) -> PackageSet:
 
 
 def _ubuntu_prebuilt(branch: int) -> PackageSet:
-    """Its modules have the kernel's version, so they are not part of the set: see prebuilt_modules."""
+    """Its modules have the kernel's version, so they are not part of the set: see prebuilt_modules.
+
+    Metapackages that depend on modules of DKMS are replaced: those would be loaded instead, without a signature.
+    """
     names = ("libnvidia-compute", "libnvidia-cfg1", "nvidia-compute-utils", "nvidia-utils")
+    others = rf"{_OF_NVIDIA}|nvidia-(driver|headless)-[0-9]+-server"
     return PackageSet(
         packages=tuple(f"{name}-{branch}-server" for name in names),
+        extra=("nvidia-modprobe",),
         modules={OPEN: (), PROPRIETARY: ()},
         misnamed={
-            OPEN: rf"{_OF_NVIDIA}|linux-modules-nvidia-[0-9]+-(?!server-open)",
-            PROPRIETARY: rf"{_OF_NVIDIA}|linux-modules-nvidia-[0-9]+-(?!server-(?!open))",
+            OPEN: rf"{others}|linux-modules-nvidia-[0-9]+-(?!server-open)",
+            PROPRIETARY: rf"{others}|linux-modules-nvidia-[0-9]+-(?!server-(?!open))",
         },
+        apart=r"nvidia-(modprobe|settings)$|libxnvctrl",
+        components=("restricted", "multiverse"),
         fabric_manager=f"nvidia-fabricmanager-{branch}",
     )
 

@@ -207,6 +207,7 @@ class Kubernetes:
             # The pod network calls it; packages of the kubelet from 1.36.5 on only recommend it
             # (kubernetes/release#4518). Not if it is installed: apt would mark it as asked for by hand, for ever.
             extra=("iptables",) if self.survey.iptables_missing else (),
+            services=("kubelet.service",),
         )
 
     @property

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..survey.files import slurped
 from ..survey.gpu_facts import GpuFacts
 from ..survey.host import Host
 from ..survey.program_output import Answer, lines_of
@@ -30,6 +31,8 @@ class Maintenance:
     reboots:   whether the system asks for a reboot.
     runtime:   whether containerd or the toolkit gets another release.
     marked:    whether an earlier run has cordoned the node and has not returned it.
+    installed_at: Unix seconds at which the pending kernel's image was written; 0 if unknown.
+    booted_at: those of the last boot; 0 if unknown.
     """
 
     host: Host
@@ -40,6 +43,19 @@ class Maintenance:
     runtime: bool
     in_cluster: bool
     marked: bool
+    installed_at: float = 0
+    booted_at: float = 0
+
+    @property
+    def pending_kernel(self) -> str:
+        """The kernel that a reboot would start; empty if the running one stays."""
+        return "" if self.skipped_kernel else self.facts.pending_kernel or ""
+
+    @property
+    def skipped_kernel(self) -> str:
+        """A newer kernel that the last boot has not started although it was installed: the next would not, either."""
+        is_older = 0 < self.installed_at < self.booted_at
+        return self.facts.pending_kernel or "" if is_older else ""
 
     @property
     def kernel_packages(self) -> list[str]:
@@ -54,8 +70,8 @@ class Maintenance:
     @property
     def reboot_reason(self) -> str:
         """Empty if no reboot is due."""
-        if self.facts.pending_kernel:
-            return f"kernel {self.facts.pending_kernel} is installed, {self.host.kernel} runs"
+        if self.pending_kernel:
+            return f"kernel {self.pending_kernel} is installed, {self.host.kernel} runs"
         if self.facts.reboot_reason:
             return self.facts.reboot_reason
         return "/run/reboot-required exists" if self.reboots else ""
@@ -86,15 +102,26 @@ class Maintenance:
 
     @property
     def no_boot(self) -> list[str]:
-        """Why the node must not reboot now."""
-        if not self.facts.next_boot_problem:
-            return []
+        """Why the node must not reboot now. Any reboot may start the kernel that was skipped before."""
         kernel = self.facts.pending_kernel
+        if not self.facts.next_boot_problem or not kernel or not self.reboot_reason:
+            return []
         return [
             f"driver -> kernel: {self.host.name} was not rebooted: {self.facts.next_boot_problem}. It stays cordoned. "
             f"Next, on the node: `dkms status`, `apt-get install linux-headers-{kernel}`, `dkms autoinstall -k "
             f"{kernel}`; or remove that kernel with `apt-get purge linux-image-{kernel}`. Then run this again"
         ]
+
+    @property
+    def notices(self) -> Iterator[str]:
+        if self.skipped_kernel:
+            yield (
+                f"WARNING: kernel -> {self.host.name}: {self.skipped_kernel} is installed, and the boot loader started "
+                f"{self.host.kernel}. The node is not rebooted for that kernel again. Next, on the node: check "
+                "GRUB_DEFAULT in /etc/default/grub and `grub-editenv list`, run `update-grub`, and reboot with this "
+                "playbook after the next kernel; or remove the kernel with `apt-get purge linux-image-"
+                f"{self.skipped_kernel}`"
+            )
 
 
 def maintain_plan(survey: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,13 +136,22 @@ def maintain_plan(survey: Mapping[str, Any]) -> dict[str, Any]:
         runtime=survey.get("runtime", False),
         in_cluster=survey["in_cluster"],
         marked=survey.get("marked", False),
+        installed_at=float((survey.get("image", {}).get("stat") or {}).get("ctime") or 0),
+        booted_at=_boot_time(slurped(survey.get("boot"))),
     )
     return {
         "refused": [*node.refused],
         "broken": node.no_boot,
+        "notices": [*node.notices],
         "due": node.due,
         "packages": {"kernel": node.kernel_packages, "upgraded": node.upgraded},
         "reboot": {"required": bool(node.reboot_reason), "reason": node.reboot_reason},
         "steps": {"maintain": bool(node.due), "ask_apt": bool(node.kernel_packages)},
         "gpus": len(node.facts.gpus),
     }
+
+
+def _boot_time(text: str) -> float:
+    """From /proc/stat, in Unix seconds; 0 if it is missing."""
+    found = re.search(r"^btime ([0-9]+)$", text, re.MULTILINE)
+    return float(found[1]) if found else 0

@@ -29,6 +29,39 @@ def system_is_supported(server: ServerSurvey) -> Iterator[CheckResult]:
         yield seen_on(server.host, SYSTEM_UNSUPPORTED, seen, supported=supported)
 
 
+ARCHITECTURE_UNTESTED = _SERVER.error(
+    "SERVER_ARCHITECTURE_UNTESTED",
+    "the collection was tested on x86_64 alone. On ARM (Grace, DGX Spark) the driver is in NVIDIA's repository sbsa, "
+    "every image needs a build for it, and GB200 NVL72 needs nvidia-imex, which no role installs",
+    "remove the host from kube_control_plane and kube_node; or, to try it, set kubegpu_untested_architectures: "
+    "[{architecture}]",
+    before="refuse",
+)
+
+
+@check("the architecture was tested", ARCHITECTURE_UNTESTED)
+def architecture_was_tested(server: ServerSurvey) -> Iterator[CheckResult]:
+    architecture = server.host.architecture
+    if server.is_supported and not server.is_tested:
+        seen = f"has the architecture {architecture}"
+        yield seen_on(server.host, ARCHITECTURE_UNTESTED, seen, architecture=architecture)
+
+
+REBOOTS_ALONE = _SERVER.warning(
+    "SERVER_REBOOTS_ALONE",
+    "unattended-upgrades reboots the node without a drain, which ends its pods, and possibly several nodes at the same "
+    "time",
+    'set `Unattended-Upgrade::Automatic-Reboot "false";` in /etc/apt/apt.conf.d/99kubegpu-local on the server, and run '
+    "`ansible-playbook kubegpu.autoscale.maintain`, which drains nodes and reboots them one by one",
+)
+
+
+@check("it does not reboot by itself", REBOOTS_ALONE)
+def does_not_reboot_alone(server: ServerSurvey) -> Iterator[CheckResult]:
+    if server.reboots_alone:
+        yield seen_on(server.host, REBOOTS_ALONE, "has Unattended-Upgrade::Automatic-Reboot on")
+
+
 NOT_ROOT = _SERVER.error(
     "SERVER_NOT_ROOT",
     "the roles install packages and write to /etc",
@@ -159,13 +192,38 @@ def bridge_has_one_subnet(servers: Servers) -> Iterator[CheckResult]:
         yield _seen(SUBNETS, "servers", f"are in several subnets: {'; '.join(rows)}")
 
 
+SOURCE_CHECK = _SERVER.error(
+    "SERVER_SOURCE_CHECK",
+    "kubernetes_cni: bridge sends packets with the addresses of pods, and EC2 drops them unless the source/destination "
+    "check of each instance is disabled",
+    "set kubernetes_cni: flannel, which needs no change in AWS; or disable the check (`aws ec2 "
+    "modify-instance-attribute --no-source-dest-check --instance-id ID`) and set kubernetes_source_check_disabled: "
+    "true. The network of a cluster cannot be changed later",
+    before="refuse",
+)
+
+
+@check("the cloud forwards packets of the network bridge", SOURCE_CHECK)
+def cloud_forwards_pods(servers: Servers) -> Iterator[CheckResult]:
+    if servers.network == "bridge" and servers.checked_by_amazon:
+        yield _seen(SOURCE_CHECK, _shortened(servers.checked_by_amazon), "run on Amazon EC2")
+
+
 def _shortened(names: tuple[str, ...]) -> str:
     rest = len(names) - _AT_MOST
     return ", ".join(names[:_AT_MOST]) + (f" and {rest} more" if rest > 0 else "")
 
 
-SERVER = (system_is_supported, tasks_run_as_root, disk_has_room, clock_agrees, ports_are_open)
-SERVERS = (all_servers_are_there, names_fit, bridge_has_one_subnet)
+SERVER = (
+    system_is_supported,
+    architecture_was_tested,
+    tasks_run_as_root,
+    disk_has_room,
+    clock_agrees,
+    ports_are_open,
+    does_not_reboot_alone,
+)
+SERVERS = (all_servers_are_there, names_fit, bridge_has_one_subnet, cloud_forwards_pods)
 
 
 def _seen(finding_type: FindingType, names: str, seen: str, **words: str) -> CheckResult:

@@ -16,6 +16,8 @@ from ..driver.packages import SYSTEMS
 from ..survey.host import Host
 
 SUPPORTED = tuple(sorted(SYSTEMS))
+TESTED_ARCHITECTURE = "x86_64"
+AMAZON = "Amazon EC2"  # as firmware names it
 # Seconds that a server's clock may differ from the controller's: a task on a busy server begins that much later.
 # kubeadm's certificates are valid from 5 minutes before they are made.
 CLOCK_TOLERANCE_S = 60
@@ -32,6 +34,8 @@ class ServerSurvey:
     free_gib:    available disk space by folder.
     clock_ahead: seconds by which its clock is ahead of the controller's.
     unreached:   why it does not reach an address and port of another server, by that address.
+    architectures: of ARM for example, that the user wants to try.
+    reboots_alone: whether unattended-upgrades reboots it.
     """
 
     host: Host
@@ -41,11 +45,17 @@ class ServerSurvey:
     free_gib: Mapping[str, float] = field(default_factory=dict)
     clock_ahead: float = 0
     unreached: Mapping[str, str] = field(default_factory=dict)
+    architectures: tuple[str, ...] = ()
+    reboots_alone: bool = False
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_supported(self) -> bool:
         return self.host.system in SUPPORTED
+
+    @property
+    def is_tested(self) -> bool:
+        return self.host.architecture in (TESTED_ARCHITECTURE, *self.architectures)
 
     @property
     def full(self) -> tuple[str, ...]:
@@ -64,11 +74,13 @@ class Address:
     """By which the other nodes reach a server.
 
     subnet: that it is in; empty if unknown. is_node: whether the server is a node already.
+    vendor: of the machine, by its firmware.
     """
 
     address: str
     subnet: str = ""
     is_node: bool = False
+    vendor: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,6 +96,7 @@ class Servers:
     control_planes: those of the play.
     has_own_etcd:   whether etcd runs on the control planes.
     network:   the pod network; empty if the run makes no cluster.
+    source_check_disabled: whether the cloud accepts packets of pods' addresses, as the user says.
     """
 
     host: Host
@@ -96,6 +109,7 @@ class Servers:
     control_planes: tuple[str, ...] = ()
     has_own_etcd: bool = True
     network: str = ""
+    source_check_disabled: bool = False
     unavailable: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -122,6 +136,15 @@ class Servers:
         return {
             subnet: tuple(servers) for subnet, servers in sorted(found.items(), key=lambda row: (-len(row[1]), row[0]))
         }
+
+    @property
+    def checked_by_amazon(self) -> tuple[str, ...]:
+        """Servers that are no nodes yet and from which EC2 drops what pods send, unless they are alone."""
+        if len(self.addresses) < 2 or self.source_check_disabled:
+            return ()
+        return tuple(
+            name for name, address in self.addresses.items() if address.vendor == AMAZON and not address.is_node
+        )
 
     @property
     def reached(self) -> dict[str, list[str]]:
@@ -171,7 +194,7 @@ def _address(variables: Mapping[str, Any]) -> Address:
     known = (variables.get("_common_server") or {}).get("result") or {}
     row = next((row for row in _rows(facts) if row.get("address") == address), {})
     subnet = subnet_of(address, str(row.get("prefix") or row.get("netmask") or ""))
-    return Address(address, subnet, bool(known.get("clusters")))
+    return Address(address, subnet, bool(known.get("clusters")), str(known.get("vendor") or ""))
 
 
 def _rows(facts: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...diagnosis.check import Check, S
 from ...hops import Hop
-from ..findings import errors, findings
+from ..findings import errors, findings, warnings
 from ..survey.host import Host
 from .checks import SERVER as SERVER_CHECKS
 from .checks import SERVERS as SERVERS_CHECKS
@@ -27,8 +27,11 @@ def server_plan(survey: Mapping[str, Any]) -> dict[str, Any]:
         free_gib=survey.get("free_gib", {}),
         clock_ahead=survey.get("clock_ahead", 0),
         unreached=survey.get("unreached", {}),
+        architectures=tuple(survey.get("architectures", ())),
+        reboots_alone=survey.get("reboots_alone", False),
     )
-    found = {"hop": str(Hop.SERVER), "findings": findings(host, SERVER_CHECKS, server)}
+    found: dict[str, Any] = {"hop": str(Hop.SERVER), "findings": findings(host, SERVER_CHECKS, server)}
+    found["notices"] = warnings(SERVER_CHECKS, server)
     return _refusal(SERVER_CHECKS, server) | found | {"steps": {"examine": server.is_supported and server.uid == 0}}
 
 
@@ -51,6 +54,7 @@ class ClusterOptions:
 
     cni: str
     cluster_config: Mapping[str, Any]
+    source_check_disabled: bool
 
 
 def cluster_plan(options: ClusterOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,6 +65,7 @@ def cluster_plan(options: ClusterOptions, survey: Mapping[str, Any]) -> dict[str
         control_planes=tuple(survey["control_planes"]),
         has_own_etcd="external" not in (options.cluster_config.get("etcd") or {}),
         network=options.cni,
+        source_check_disabled=options.source_check_disabled,
     )
     return _refusal(SERVERS_CHECKS, servers) | {"reached": servers.reached}
 

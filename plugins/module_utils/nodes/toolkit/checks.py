@@ -63,6 +63,23 @@ def devices_are_the_gpus(toolkit: Toolkit) -> Iterator[CheckResult]:
         yield seen_on(toolkit.host, TOOLKIT_DEVICES_DIFFER, seen)
 
 
+TOOLKIT_INSTANCES_UNUSED = _RUNTIME.warning(
+    "TOOLKIT_INSTANCES_UNUSED",
+    "with migStrategy none the device plugin offers whole GPUs, and a pod gets at most one instance of a GPU in MIG "
+    "mode",
+    "set nvidia_device_plugin_values: {{migStrategy: mixed}} (nvidia.com/mig-1g.10gb), or single (nvidia.com/gpu, all "
+    "GPUs of a node alike); to use whole GPUs, on the node: `nvidia-smi --multi-instance-gpu=0`",
+)
+
+
+@check("MIG instances are offered to pods", TOOLKIT_INSTANCES_UNUSED)
+def instances_are_offered(toolkit: Toolkit) -> Iterator[CheckResult]:
+    instances = [name for name in toolkit.names if ":" in name]
+    if instances and toolkit.survey.strategy == "none":
+        seen = f"has {len(instances)} MIG instances, which pods do not get"
+        yield seen_on(toolkit.host, TOOLKIT_INSTANCES_UNUSED, seen)
+
+
 TOOLKIT_CONTAINER_WITHOUT_GPUS = _RUNTIME.error(
     "TOOLKIT_CONTAINER_WITHOUT_GPUS",
     "the runtime nvidia does not give a container all GPUs",
@@ -97,6 +114,6 @@ def toolkit_is_there(toolkit: Toolkit) -> Iterator[CheckResult]:
 
 
 BEFORE = (toolkit_goes_down_on_demand, node_keeps_its_toolkit)
-AFTER = (devices_are_the_gpus, a_container_sees_the_gpus)
+AFTER = (devices_are_the_gpus, instances_are_offered, a_container_sees_the_gpus)
 # Additional checks for the doctor.
 NOW = (toolkit_is_there,)

@@ -54,6 +54,7 @@ class ToolkitSurvey:
     modes:     nvidia-smi's index and MIG mode of each GPU.
     listed:    output of `nvidia-smi --list-gpus`.
     shown:     GPUs that a container saw, and its output.
+    strategy:  the device plugin's migStrategy in the inventory; empty if the GPU operator sets it.
     """
 
     facts: GpuFacts
@@ -63,6 +64,7 @@ class ToolkitSurvey:
     modes: Answer | None = None
     listed: Answer | None = None
     shown: Mapping[str, Any] | None = None
+    strategy: str = ""
 
 
 @dataclass(frozen=True)

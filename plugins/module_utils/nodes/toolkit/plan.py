@@ -56,4 +56,5 @@ def _survey(survey: Mapping[str, Any]) -> ToolkitSurvey:
         modes=Answer.of(survey.get("modes")),
         listed=Answer.of(survey.get("listed")),
         shown=survey.get("shown", {}).get("result"),
+        strategy=survey.get("strategy", ""),
     )

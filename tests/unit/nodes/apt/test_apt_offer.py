@@ -9,7 +9,7 @@ from planned import plan_of, unseen
 
 URI = "https://download.example/linux"
 KEY = {"key_url": f"{URI}/gpg", "fingerprint": "ABC"}
-PATHS = dict.fromkeys(("key", "source", "pin", "before", "config"), "/etc/apt/kubegpu-%s")
+PATHS = dict.fromkeys(("key", "source", "pin", "before", "config", "needrestart"), "/etc/apt/kubegpu-%s")
 DOCKER = {"name": "docker", "url": URI, "suite": "bookworm", "components": "stable", **KEY}
 BRINGS = {
     "containerd": [{**DOCKER, "packages": ["containerd.io"], "version": "2"}],

@@ -28,6 +28,7 @@ PATHS = {
     "pin": "/etc/apt/preferences.d/kubegpu-docker.pref",
     "before": "/etc/apt/kubegpu-docker.before",
     "config": "/etc/apt/apt.conf.d/60kubegpu-docker.conf",
+    "needrestart": "/etc/needrestart/conf.d/kubegpu-docker.conf",
 }
 INDEX = "/var/lib/apt/lists/download.example_linux_debian_dists_bookworm_InRelease"
 MIRROR = {"apt_mirror": "http://mirror:8080/apt/", "apt_mirror_key": "a key"}

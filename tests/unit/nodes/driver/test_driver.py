@@ -120,11 +120,11 @@ BESIDE = {
     ),
     "prebuilt for a cloud's kernel": (
         Machine(**UBUNTU | {"kernel": "6.8.0-1036-aws"}, options=PREBUILT, compiler="gcc-13"),
-        ["linux-modules-nvidia-580-server-open-aws"],
+        ["linux-modules-nvidia-580-server-open-aws", "nvidia-modprobe"],
     ),
     "prebuilt, before Turing": (
         Machine(**UBUNTU, devices=(V100,), options=PREBUILT),
-        ["linux-modules-nvidia-580-server-generic"],
+        ["linux-modules-nvidia-580-server-generic", "nvidia-modprobe"],
     ),
     "NVLink 5": (
         Machine(devices=(B200, BRIDGE)),
@@ -401,7 +401,11 @@ REFUSED = {
     ),
     "Debian without contrib": (
         Machine(components=("main", "non-free-firmware")),
-        "uses Debian without contrib. Cause: the driver's packages depend on these components",
+        "uses Debian without contrib. Cause: the driver's packages, or packages that they depend on, are in these",
+    ),
+    "prebuilt without multiverse": (
+        Machine(**UBUNTU, options=PREBUILT, components=("main", "restricted", "universe")),
+        "uses Ubuntu without multiverse",
     ),
     "Debian's own without its components": (
         Machine(system="Debian 13", options=ARCHIVE, components=("main",)),
@@ -527,12 +531,36 @@ def test_what_cannot_work_is_refused_with_the_way_out(tmp_path: Path, name: str)
     assert REFUSED[name][1] in refusal(tmp_path, REFUSED[name][0])
 
 
+LAGGING = {
+    "rc": 100,
+    "stdout": "The following packages have unmet dependencies:\n nvidia-fabricmanager-580 : Depends: "
+    "nvidia-kernel-common-580-server-580.159.03",
+}
+
+
+@pytest.mark.parametrize(("answer", "lags"), [(LAGGING, True), ({**LAGGING, "rc": 0}, False), ({"rc": 100}, False)])
+def test_a_fabric_manager_that_lags_is_refused(tmp_path: Path, answer: dict[str, Any], lags: bool) -> None:
+    """An apt without lists proves nothing: it does not know the packages yet."""
+    made = plan(tmp_path, PACKAGES["NVSwitches, prebuilt"][0], solution={"stdout": "", **answer})
+
+    assert made["steps"]["ask_solution"]
+    assert ("apt-cache policy nvidia-fabricmanager-580 libnvidia-compute-580-server" in str(made["refused"])) is lags
+
+
+def test_only_an_archive_s_fabric_manager_is_solved_before(tmp_path: Path) -> None:
+    made = [plan(tmp_path / name, PACKAGES[name][0]) for name in ("NVSwitches", "Ubuntu, prebuilt")]
+
+    assert [plan["steps"]["ask_solution"] for plan in made] == [False, False]
+
+
 def test_each_reason_happens() -> None:
     """Of the findings before a change each has a machine above."""
     with TemporaryDirectory() as folder:
         said = "\n".join(
             refusal(Path(folder) / str(number), machine) for number, (machine, _words) in enumerate(REFUSED.values())
         )
+        lagging = plan(Path(folder) / "lags", PACKAGES["NVSwitches, prebuilt"][0], solution=LAGGING)
+        said += "\n".join(lagging["refused"])
     assert [kind.id for check in BEFORE for kind in check.types if f"({kind.doc})" not in said] == []
 
 

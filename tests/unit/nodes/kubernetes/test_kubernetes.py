@@ -191,7 +191,7 @@ REFUSED: dict[str, tuple[str, Node, dict[str, Any], str]] = {
     "a feature gate that HPAs need": (
         "KUBERNETES_ZERO_ENDS",
         Node(files=CONTROL_PLANE, applied=applied(**ZERO), survey={"hpas": TO_ZERO}),
-        {},
+        {"cluster_config": gates("HPAScaleToZero=false")},
         "cp1 would turn the feature gate HPAScaleToZero of kube-apiserver and kube-controller-manager off, and HPAs "
         "have a minimum of 0: ml/chat",
     ),
@@ -787,7 +787,7 @@ def test_a_control_plane_of_the_role_can_be_backed_up() -> None:
 @pytest.mark.parametrize(
     ("before", "options", "ended"),
     [
-        (gates("HPAScaleToZero=true"), {}, True),
+        (gates("HPAScaleToZero=true"), {"version": "1.36.3-*"}, True),
         (gates("HPAScaleToZero=true"), {"cluster_config": gates("HPAScaleToZero=true,B=true")}, False),
         (gates("HPAScaleToZero=false"), {}, False),
         ({}, {"cluster_config": gates("B=true")}, False),

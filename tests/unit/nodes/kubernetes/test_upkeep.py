@@ -583,6 +583,22 @@ def test_certificates_are_renewed_in_time(program: ModuleType, renewing: list[st
     assert renewing == [*program.COMPONENTS, "proof"]
 
 
+def test_kube_vip_restarts_with_the_renewed_certificate(program: ModuleType, renewing: list[str]) -> None:
+    """A follower keeps the certificate that it has read at its start, and cannot lead once that ends (kube-vip#802)."""
+    (program.ROOT / "etc/kubernetes/manifests/kube-vip.yaml").touch()
+    program.renew_certificates({"renew_days": 60}, force=True)
+    assert renewing == [*program.COMPONENTS, "kube-vip", "proof"]
+
+
+def test_a_component_without_a_status_is_healthy_once_it_runs_again(tmp_path: Path) -> None:
+    starts, killed = iter([{"old"}, {"old"}, {"new"}]), []
+    program = load(tmp_path, running=lambda _component: next(starts), run=lambda *words: killed.append(words[-1]))
+    program.time = SimpleNamespace(monotonic=lambda: 0, sleep=lambda _seconds: None)
+    program.restart(program.KUBE_VIP)
+    assert killed == ["old"]
+    assert not [*starts]
+
+
 def test_a_renewal_that_was_killed_before_the_restarts_is_finished(program: ModuleType, renewing: list[str]) -> None:
     def killed(component: str) -> None:
         raise RuntimeError(component)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import replace
 from typing import Any
 
@@ -86,6 +87,47 @@ def test_a_node_does_not_reboot_into_a_kernel_without_the_module() -> None:
     assert problem in broken
     assert "It stays cordoned" in broken
     assert "apt-get install linux-headers-6.1.0-41-amd64" in broken
+
+
+def booted(image: float, boot: int, reboot_required: dict[str, Any] | None = None, **facts: Any) -> dict[str, Any]:
+    text = b64encode(f"cpu 1 2\nbtime {boot}\nprocesses 3\n".encode()).decode()
+    read = {"image": {"stat": {"exists": True, "ctime": image}}, "boot": {"content": text}}
+    return plan(facts=PENDING | facts, reboot_required=reboot_required or {}, **read)
+
+
+def test_a_node_does_not_reboot_again_for_a_kernel_that_the_boot_loader_skips() -> None:
+    """GRUB_DEFAULT on an older kernel: each run would drain and reboot every node, and never come to an end."""
+    made = booted(1000.5, 2000, next_boot_problem="no module")
+    assert (made["due"], made["broken"]) == ([], [])
+    assert not made["reboot"]["required"]
+    assert not made["steps"]["maintain"]
+    [notice] = made["notices"]
+    assert "6.1.0-41-amd64 is installed, and the boot loader started 6.1.0-40-amd64" in notice
+    assert "GRUB_DEFAULT" in notice
+
+
+REASONS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "a file of the system": {"reboot_required": {"stat": {"exists": True}}},
+    "a driver that is not loaded": {"reboot_reason": "driver 570 is loaded, but 580 is installed"},
+}
+
+
+@pytest.mark.parametrize("is_skipped", [True, False], ids=["skipped", "next"])
+@pytest.mark.parametrize("problem", ["", "no module"])
+@pytest.mark.parametrize("reason", REASONS)
+def test_no_reason_reboots_a_node_into_a_kernel_without_the_module(reason: str, problem: str, is_skipped: bool) -> None:
+    """The boot loader may start the kernel that it skipped before: GRUB_DEFAULT may have been corrected since."""
+    made = booted(1000.5 if is_skipped else 3000.5, 2000, next_boot_problem=problem, **REASONS[reason])
+    assert made["reboot"]["required"] is (reason != "none" or not is_skipped)
+    assert bool(made["broken"]) is (made["reboot"]["required"] and bool(problem))
+
+
+@pytest.mark.parametrize(("image", "boot"), [(3000.5, 2000), (0, 2000), (1000.5, 0)])
+def test_a_kernel_that_came_after_the_boot_is_due(image: float, boot: int) -> None:
+    made = booted(image, boot)
+    assert made["reboot"]["required"]
+    assert made["notices"] == []
 
 
 def test_a_server_that_cannot_be_drained_is_not_maintained() -> None:

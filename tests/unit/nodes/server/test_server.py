@@ -29,6 +29,49 @@ def test_another_system_is_reported_alone(system: str) -> None:
     assert "Debian 12, Debian 13, Ubuntu 22.04, Ubuntu 24.04 and Ubuntu 26.04" in refusal
 
 
+@pytest.mark.parametrize(("architectures", "is_refused"), [([], True), (["aarch64"], False), (["riscv64"], True)])
+def test_another_architecture_is_refused_unless_the_user_tries_it(architectures: list[str], is_refused: bool) -> None:
+    told = refused(replace(HOST, architecture="aarch64"), architectures=architectures)
+    assert bool(told) is is_refused
+    for refusal in told:
+        assert "gpu1 has the architecture aarch64." in refusal
+        assert "kubegpu_untested_architectures: [aarch64]" in refusal
+        assert "sbsa" in refusal
+
+
+def test_a_reboot_that_nobody_drains_is_a_warning() -> None:
+    plan = plan_of("_common.server", {"user": "root", "uid": 0, "reboots_alone": True})
+    assert plan["refused"] == []
+    assert "Next: set `Unattended-Upgrade::Automatic-Reboot" in plan["notices"][0]
+    assert [finding["severity"] for finding in plan["findings"]] == ["warning"]
+    assert plan_of("_common.server", {"user": "root", "uid": 0})["notices"] == []
+
+
+def on_amazon(*nodes: bool, **options: Any) -> list[str]:
+    rows = {
+        f"gpu{number}": {
+            "address": f"10.0.0.{number}",
+            "subnet": "10.0.0.0/24",
+            "is_node": node,
+            "vendor": "Amazon EC2",
+        }
+        for number, node in enumerate(nodes, 1)
+    }
+    survey = {"addresses": rows, "control_planes": ["gpu1"]}
+    return plan_of("kubernetes.cluster", survey, **{"cni": "bridge", **options})["refused"]  # type: ignore[no-any-return]
+
+
+def test_amazon_drops_what_the_network_bridge_sends() -> None:
+    """Instances do not see whether it does, and the network of a cluster cannot be changed later."""
+    [refusal] = on_amazon(True, False)
+    assert "gpu2 run on Amazon EC2." in refusal
+    assert "kubernetes_cni: flannel" in refusal
+    assert on_amazon(False, False, source_check_disabled=True) == []
+    assert on_amazon(False, False, cni="flannel") == []
+    assert on_amazon(True, True) == []
+    assert on_amazon(False) == []
+
+
 def test_tasks_have_to_run_as_root() -> None:
     [refusal] = refused(user="admin", uid=1000)
     assert "gpu1 is connected as admin, not as root." in refusal
@@ -213,5 +256,8 @@ def test_each_finding_happens() -> None:
         *of_all(hostnames={"a": "x", "b": "x", "c": "_"}),
         *cluster(RACKS, cni="bridge")["refused"],
         *refused(clock_ahead=100, unreached={"10.0.0.1:6443": "no answer"}),
+        *refused(replace(HOST, architecture="aarch64")),
+        *plan_of("_common.server", {"user": "root", "uid": 0, "reboots_alone": True})["notices"],
+        *on_amazon(False, False),
     ]
     assert unseen((*SERVER_CHECKS, *SERVERS_CHECKS), sentences) == []

@@ -35,11 +35,12 @@ def test_the_address_is_the_wanted_one_or_that_of_the_default_route(
 ) -> None:
     variables: dict[str, Any] = {"ansible_facts": FACTS} | ({} if wanted is None else {"kubernetes_node_ip": wanted})
     assert server_addresses(["gpu1"], {"gpu1": variables}) == {
-        "gpu1": {"address": address, "subnet": subnet, "is_node": False}
+        "gpu1": {"address": address, "subnet": subnet, "is_node": False, "vendor": ""}
     }
 
 
 def test_a_node_of_a_cluster_is_known_and_a_server_without_an_address_left_out() -> None:
-    known = {"ansible_facts": FACTS, "_common_server": {"result": {"clusters": ["/etc/kubernetes/kubelet.conf"]}}}
+    result = {"clusters": ["/etc/kubernetes/kubelet.conf"], "vendor": "Amazon EC2"}
+    known = {"ansible_facts": FACTS, "_common_server": {"result": result}}
     found = server_addresses(["gpu1", "gpu2"], {"gpu1": known, "gpu2": {"ansible_facts": {"default_ipv4": {}}}})
-    assert found == {"gpu1": {"address": "10.0.1.7", "subnet": "10.0.1.0/24", "is_node": True}}
+    assert found == {"gpu1": {"address": "10.0.1.7", "subnet": "10.0.1.0/24", "is_node": True, "vendor": "Amazon EC2"}}

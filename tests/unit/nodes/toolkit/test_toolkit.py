@@ -205,11 +205,23 @@ def test_a_container_sees_all_gpus_or_those_with_devices(shown: int, fits: bool)
     assert bool(broken) is not fits
 
 
+@pytest.mark.parametrize(
+    ("names", "strategy", "told"),
+    [(("0:0", "0:1"), "none", True), (("0:0", "0:1"), "mixed", False), (("0:0",), "", False), (("0",), "none", False)],
+    ids=["instances", "offered as themselves", "left to the operator", "whole GPUs"],
+)
+def test_instances_that_pods_do_not_get_are_named(names: tuple[str, ...], strategy: str, told: bool) -> None:
+    notices = plan(gpus(1), {"devices": devices(*names), "strategy": strategy})["notices"]
+
+    assert ["migStrategy: mixed" in sentence for sentence in notices] == [True] * told
+
+
 def test_each_finding_happens() -> None:
     sentences = [
         *plan(gpus(1), NEWER)["refused"],
         *plan(gpus(1), installed("1.17.8-1"), MEMBER)["refused"],
         *plan(gpus(1), {"devices": devices()})["broken"],
+        *plan(gpus(1), {"devices": devices("0:0"), "strategy": "none"})["notices"],
         *plan(gpus(1), {"shown": {"result": {"gpus": [], "output": ""}}})["broken"],
     ]
     types = [kind for check in (*BEFORE, *AFTER) for kind in check.types]

@@ -1,0 +1,160 @@
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
+"""Records metrics without an autoscaler, and proves that the metrics API serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..autoscaling.manifests import RuleOptions
+from ..autoscaling.recorded_metrics import KINDS, PART, RecordedMetric, metric_objects
+from ..cluster.errors import ApiError
+from ..cluster.kube import NAMESPACES, PODS, KubeClient
+from ..cluster.metrics_api import CUSTOM_METRICS, MetricsApi
+from ..cluster.prometheus_client import PrometheusClient
+from ..errors import HopError, enumeration
+from ..hops import Hop
+from ..kube.objects import Manifest
+from ..reading.change_reader import ChangeReader
+from .metric_query import MetricQuery
+from .objects import make_objects
+from .outcome import Outcome
+from .preflight import preflight
+from .read_metric import read_metric
+from .wait import Deadline, wait_until
+
+LONGEST_POLL_S = 5.0
+
+
+def check_metrics(
+    kube: KubeClient, prometheus: PrometheusClient, metrics: Sequence[RecordedMetric], rules: RuleOptions
+) -> list[str]:
+    """The checks before a change. Returns: warnings. Raises: HopError with all failed checks."""
+    if not metrics:
+        return []
+    state = ChangeReader(kube, prometheus, (), rules.namespace, metrics).state(rules)
+    return [*preflight(state, dry_run=kube.dry_run), *_missing_namespaces(kube, metrics)]
+
+
+def record_metrics(kube: KubeClient, metrics: Sequence[RecordedMetric], rules: RuleOptions, outcome: Outcome) -> None:
+    """Apply the rules and PodMonitors of all metrics of the inventory, and delete its others.
+
+    Raises: HopError before any of them is changed, if an object has another owner.
+    """
+    made = _apply(kube, metric_objects(metrics, rules), rules.inventory)
+    outcome.changed |= made.changed
+    outcome.diff += made.diff
+    outcome.warnings += made.warnings
+    outcome.errors += made.errors
+    outcome.result["metrics"] = made.result["objects"]
+
+
+def _apply(kube: KubeClient, objects: Sequence[Manifest], inventory: str) -> Outcome:
+    """A user with the rights of a few namespaces lists only those of the objects."""
+    try:
+        return make_objects(kube, PART, KINDS, objects, inventory)
+    except ApiError as err:
+        if err.status != 403:
+            raise
+        return make_objects(kube, PART, KINDS, objects, inventory, namespaces=())
+
+
+def _missing_namespaces(kube: KubeClient, metrics: Sequence[RecordedMetric]) -> list[str]:
+    """A PodMonitor needs its namespace. Raises: HopError; in check mode, an earlier task may create it."""
+    wanted = dict.fromkeys(metric.namespace for metric in metrics if metric.scrape)
+    if not (missing := [name for name in wanted if kube.get(NAMESPACES, name) is None]):
+        return []
+    error = HopError(
+        Hop.SPEC,
+        seen=f"namespace {enumeration(missing)} does not exist, and metrics has a scrape there. Nothing was changed",
+        fix="create the namespace, or correct the entry",
+    )
+    if kube.dry_run:
+        return [str(error)]
+    raise error
+
+
+def verify_metrics(
+    kube: KubeClient,
+    prometheus: PrometheusClient,
+    metrics: Sequence[RecordedMetric],
+    deadline: Deadline | None,
+    outcome: Outcome,
+) -> None:
+    """Wait until each pod with a value in Prometheus has one in custom.metrics.k8s.io.
+
+    deadline: end of the wait; None reads once without a verdict.
+    A metric that no pod reports is not proven, which is a warning: its workload may not exist yet. If pods of its
+    `scrape` exist, it is waited for, because the first run creates their PodMonitor. The entries of
+    `recorded` in the outcome's result have the values, and its errors the first broken hop of each other metric.
+    """
+    recorded = [metric for metric in metrics if metric.profile]
+    scraped = {str(metric) for metric in recorded if deadline and metric.scrape and _has_pods(kube, metric)}
+
+    def look() -> list[dict[str, Any]]:
+        return [_observe(kube, prometheus, metric) for metric in recorded]
+
+    def is_coming(entry: dict[str, Any]) -> bool:
+        return bool(entry["missing"]) or (not entry["verified"] and f"{entry['namespace']}/{entry['name']}" in scraped)
+
+    entries = wait_until(
+        look,
+        lambda seen: deadline is None or not any(map(is_coming, seen)),
+        deadline or Deadline(0),
+        longest_poll_s=LONGEST_POLL_S,
+    )
+    outcome.result["recorded"] = entries
+    if deadline is None:
+        return
+    for metric, entry in zip(recorded, entries, strict=True):
+        if entry["missing"]:
+            outcome.errors.append(_error(kube, metric, entry))
+        elif not entry["verified"]:
+            outcome.warnings.append(
+                f"metric {metric} was not proven: its query returns no pod of namespace {metric.namespace}. Next: "
+                "check that Prometheus scrapes the pods, then run the playbook kubegpu.autoscale.verify"
+            )
+
+
+def _has_pods(kube: KubeClient, metric: RecordedMetric) -> bool:
+    """Whether there are pods for the PodMonitor. A user may be without the right to list them."""
+    selector = ",".join(f"{name}={value}" for name, value in metric.labels.items())
+    try:
+        return bool(kube.list_metadata(PODS, label_selector=selector, namespace=metric.namespace))
+    except ApiError:
+        return False
+
+
+def _observe(kube: KubeClient, prometheus: PrometheusClient, metric: RecordedMetric) -> dict[str, Any]:
+    expected = {series.labels.get("pod", "") for series in prometheus.query(metric.query)}
+    values = _served(kube, metric) if expected else {}
+    missing = sorted(expected - values.keys())
+    return {
+        "namespace": metric.namespace,
+        "name": metric.name,
+        "values": values,
+        "missing": missing,
+        "verified": bool(values) and not missing,
+    }
+
+
+def _served(kube: KubeClient, metric: RecordedMetric) -> dict[str, float]:
+    """Value by pod; empty while the API does not answer, or does not know the metric."""
+    try:
+        found = MetricsApi(kube.get_raw).custom(metric.name, namespace=metric.namespace)
+    except ApiError:
+        return {}
+    return {value.name: value.value for value in found}
+
+
+def _error(kube: KubeClient, metric: RecordedMetric, entry: dict[str, Any]) -> HopError:
+    _answer, broken = read_metric(kube, MetricQuery(CUSTOM_METRICS, metric.name, metric.namespace))
+    pods = enumeration(entry["missing"])
+    return (
+        broken
+        or HopError(
+            Hop.METRIC,
+            seen=f"no value of pod {pods}, which has one in Prometheus",
+            fix="check the log of prometheus-adapter, then run the playbook kubegpu.autoscale.verify",
+        )
+    ).of(f"metric {metric}")

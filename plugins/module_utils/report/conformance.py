@@ -1,0 +1,245 @@
+# GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
+"""What a proof shows of the requirements of CNCF's AI conformance, in the form of a submission for 1.37.
+
+A requirement is Implemented only if this run has seen it. One that this collection cannot see has no status.
+Source: cncf/k8s-ai-conformance, docs/AIConformance-1.37.yaml and scripts/validate.go.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement
+
+from ..errors import enumeration
+from ..formats.yaml import to_yaml
+from .doctor_texts import clean, number
+from .junit import as_text, counts
+
+Proof = Mapping[str, Any]
+
+SUITE = "kubegpu_conformance"
+IMPLEMENTED, NOT_APPLICABLE = "Implemented", "N/A"
+_UTILIZATION = re.compile(r"util|GR_ENGINE_ACTIVE", re.IGNORECASE)
+_MEMORY = re.compile(r"(FB|fb|mem\w*)_used", re.IGNORECASE)
+_DOCS = "https://github.com/kubegpu/autoscale/blob/main/docs/conformance.md"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a run shows of one requirement.
+
+    status: in the words of the form; empty if the requirement is not shown.
+    seen:   the evidence, or why it is missing. is_wrong: whether the run has seen that it is not fulfilled.
+    """
+
+    status: str
+    seen: str
+    is_wrong: bool = False
+
+
+def _shown(seen: str) -> Finding:
+    return Finding(IMPLEMENTED, seen)
+
+
+def _unknown(seen: str) -> Finding:
+    return Finding("", f"Not shown by this run: {seen}")
+
+
+def _wrong(seen: str) -> Finding:
+    return Finding("", seen, is_wrong=True)
+
+
+def _isolation(proof: Proof) -> Finding:
+    nodes = proof["nodes"]
+    if visible := [row["node"] for row in nodes if row["unrequested"] == "visible"]:
+        return _wrong(f"A pod without a GPU request saw GPUs on {enumeration(visible)}.")
+    if failed := [row for row in nodes if row["status"] == "failed"]:
+        return _wrong(f"Node {failed[0]['node']}: {failed[0]['reason']}")
+    if not nodes:
+        return _unknown("no node offers a GPU")
+    open_nodes = [row["node"] for row in nodes if row["status"] != "proven" or row["unrequested"] != "denied"]
+    if open_nodes:
+        return _unknown(f"{enumeration(open_nodes)} could not be tried")
+    several = [row for row in nodes if row["pods"] > 1 and not row["is_shared"]]
+    if not several:
+        return _unknown("no node had two free GPUs, so no two pods with a GPU each ran side by side")
+    return _shown(
+        f"On {enumeration([row['node'] for row in nodes])}, pods saw exactly the GPUs that they requested, and two "
+        f"pods on {several[0]['node']} had no GPU in common. Unprivileged pods with "
+        "NVIDIA_VISIBLE_DEVICES=all and no request saw none."
+    )
+
+
+def _pods(proof: Proof) -> Finding:
+    chain = proof["chain"]
+    if chain["status"] == "failed":
+        return _wrong(chain["reason"])
+    if chain["status"] != "proven":
+        return _unknown(chain["reason"] or "no workload was scaled")
+    decision = chain["decision"]
+    if decision["dry"]:
+        return _unknown("one GPU was free, so the maximum of the HPA prevented a second replica")
+    if decision["down_s"] is None:
+        return _wrong("The HPA scaled up, and did not want one replica again in time after the load.")
+    return _shown(
+        f"An HPA scaled pods with a GPU each from {decision['before']} to {decision['after']} replicas "
+        f"{number(decision['seconds'])} s after a load step, on the utilization of the pod's GPU "
+        f"({number(decision['value'])} for target {decision['target_value']}), and back to one "
+        f"{number(decision['down_s'])} s after the load."
+    )
+
+
+def _gpu_metrics(proof: Proof) -> Finding:
+    metrics = proof["chain"].get("metrics")
+    if not metrics:
+        return _unknown("the workload was not scaled, so Prometheus was not queried")
+    every = sorted(name for name, gpus in metrics["series"].items() if gpus == metrics["gpus"])
+    lacking = [
+        what
+        for what, names in (("utilization", _UTILIZATION), ("memory usage", _MEMORY))
+        if not any(map(names.search, every))
+    ]
+    if lacking or not metrics["gpus"]:
+        return _wrong(f"Prometheus has no {' and no '.join(lacking) or 'series'} of every GPU.")
+    return _shown(f"Prometheus has {len(every)} metrics of each of {metrics['gpus']} GPUs: {', '.join(every)}.")
+
+
+def _service_metrics(proof: Proof) -> Finding:
+    metrics = proof["chain"].get("metrics")
+    if not metrics:
+        return _unknown("the workload was not scaled, so nothing was scraped")
+    if metrics["unscraped"]:
+        return _unknown(metrics["unscraped"])
+    if not metrics["served"]:
+        return _wrong("A PodMonitor was created for a service, and Prometheus had no value of its counter.")
+    return _shown(
+        f"Prometheus found the pods of a service by a PodMonitor and counted its requests: {number(metrics['served'])}."
+    )
+
+
+def _nodes_added(proof: Proof) -> Finding:
+    nodes = {row["node"] for row in proof["nodes"]}
+    if not nodes or nodes - set(proof["servers"]):
+        return _unknown("not every GPU node is a server of the inventory")
+    return Finding(
+        NOT_APPLICABLE,
+        "The GPU nodes are servers of an inventory. No node is added on demand: kubegpu.autoscale installs no cluster "
+        "autoscaler and no equivalent mechanism.",
+    )
+
+
+def _missing(component: str) -> Callable[[Proof], Finding]:
+    return lambda _proof: _unknown(f"it needs {component}, which this collection does not install. {_DOCS}")
+
+
+def _not_tried(_proof: Proof) -> Finding:
+    return _unknown("this collection does not try it")
+
+
+# Section, id and level of each requirement of the form, and what this run shows of it.
+REQUIREMENTS: Sequence[tuple[str, str, str, Callable[[Proof], Finding]]] = (
+    ("accelerators", "driver_runtime_management", "SHOULD", _not_tried),
+    ("accelerators", "gpu_sharing", "SHOULD", _not_tried),
+    ("accelerators", "virtualized_accelerator", "SHOULD", _not_tried),
+    ("networking", "ai_inference", "MUST", _missing("an implementation of the Gateway API")),
+    ("networking", "advanced_inference_ingress", "SHOULD", _not_tried),
+    ("networking", "high_performance_networking", "SHOULD", _not_tried),
+    ("networking", "disaggregated_inference", "SHOULD", _not_tried),
+    ("schedulingOrchestration", "gang_scheduling", "MUST", _missing("a gang scheduler, for example Kueue")),
+    ("schedulingOrchestration", "cluster_autoscaling", "MUST", _nodes_added),
+    ("schedulingOrchestration", "pod_autoscaling", "MUST", _pods),
+    ("observability", "accelerator_metrics", "MUST", _gpu_metrics),
+    ("observability", "ai_service_metrics", "MUST", _service_metrics),
+    ("security", "secure_accelerator_access", "MUST", _isolation),
+    ("security", "workload_sandboxing", "SHOULD", _not_tried),
+    ("operator", "robust_controller", "MUST", _missing("an AI operator, for example Kubeflow Trainer")),
+)
+# What only the vendor knows.
+_METADATA = (
+    "platformName",
+    "platformVersion",
+    "vendorName",
+    "websiteUrl",
+    "repoUrl",
+    "documentationUrl",
+    "productLogoUrl",
+    "description",
+    "contactEmailAddress",
+    "k8sConformanceUrl",
+)
+
+
+def conformance_files(
+    proof: Proof, form: Mapping[str, Any] | None = None, servers: Sequence[str] = ()
+) -> dict[str, str]:
+    """Name and content of each file of the evidence.
+
+    proof:  result of the module gpu_proof, of this run.
+    form:   CNCF's form, whose other fields are kept; None for one without descriptions.
+    servers: names of the nodes that are servers of the inventory.
+    Raises: KeyError, TypeError if it is not such a result.
+    """
+    known = {**proof, "servers": servers}
+    found = {name: judge(known) for _section, name, _level, judge in REQUIREMENTS}
+    return {
+        "PRODUCT.yaml": to_yaml([_product(found, form or _form(), proof["generated_at"])]),
+        "junit.xml": _junit(found, proof),
+        "observations.json": json.dumps(proof, indent=2) + "\n",
+    }
+
+
+def conformance_lines(proof: Proof, servers: Sequence[str] = ()) -> list[str]:
+    """One line for each requirement that has to be fulfilled."""
+    known = {**proof, "servers": servers}
+    musts = [(name, judge(known)) for _section, name, level, judge in REQUIREMENTS if level == "MUST"]
+    words = {IMPLEMENTED: "shown", NOT_APPLICABLE: "not applicable"}
+    return [
+        clean(f"{name}: {'NOT FULFILLED' if found.is_wrong else words.get(found.status, 'NOT SHOWN')}: {found.seen}")
+        for name, found in musts
+    ]
+
+
+def _form() -> dict[str, Any]:
+    """CNCF's form for 1.37, without its descriptions."""
+    sections: dict[str, list[dict[str, Any]]] = {}
+    for section, name, level, _judge in REQUIREMENTS:
+        entry = {"id": name, "level": level, "status": "", "evidence": [], "notes": ""}
+        sections.setdefault(section, []).append(entry)
+    metadata = {"kubernetesVersion": "v1.37", **{name: f"[{name}]" for name in _METADATA}}
+    return {"metadata": metadata, "spec": sections}
+
+
+def _product(found: Mapping[str, Finding], form: Mapping[str, Any], at: str) -> dict[str, Any]:
+    sections = {
+        section: [_filled(entry, found.get(entry["id"], _not_tried({})), at) for entry in entries]
+        for section, entries in form["spec"].items()
+    }
+    return {**form, "spec": sections}
+
+
+def _filled(entry: Mapping[str, Any], found: Finding, at: str) -> dict[str, Any]:
+    """The evidence names the test case, because a name of upstream's test would claim that this one ran."""
+    evidence = [f"file://junit.xml#{entry['id']}"] if found.status == IMPLEMENTED else []
+    notes = f"{found.seen} Seen at {at}." if evidence else found.seen
+    return {**entry, "status": found.status, "evidence": evidence, "notes": clean(notes)}
+
+
+def _junit(found: Mapping[str, Finding], proof: Proof) -> str:
+    """A case for each requirement: passed, failed, or skipped if it was not shown."""
+    root = Element("testsuites", name=SUITE)
+    suite = SubElement(root, "testsuite", name=SUITE, timestamp=clean(proof["generated_at"]))
+    for name, finding in found.items():
+        case = SubElement(suite, "testcase", classname=SUITE, name=name)
+        if finding.is_wrong:
+            SubElement(case, "failure", message=clean(finding.seen))
+        elif finding.status == IMPLEMENTED:
+            SubElement(case, "system-out").text = clean(finding.seen)
+        else:
+            SubElement(case, "skipped", message=clean(finding.seen))
+    for node in (root, suite):
+        node.attrib |= counts(suite, proof["seconds"])
+    return as_text(root)
