@@ -740,6 +740,15 @@ def _(cluster: Cluster) -> None:
     cluster.device_classes = [{"metadata": meta("gpu.nvidia.com"), "spec": {}}]
 
 
+@fault("GPUS_OFFERED_TWICE")
+def _(cluster: Cluster) -> None:
+    """A DRA driver installed beside the device plugin, which also gives out GPUs."""
+    devices = [{"name": f"gpu-{number}", "attributes": {"type": {"string": "gpu"}}} for number in range(4)]
+    cluster.resource_slices = [
+        {"metadata": meta("gpu1"), "spec": {"driver": "gpu.nvidia.com", "nodeName": "gpu1", "devices": devices}}
+    ]
+
+
 @fault("SATURATED_BELOW_TARGET")
 def requests_that_wait(cluster: Cluster) -> None:
     """As recorded of vLLM 0.32 with 16 users of four slots: 12 waited, and 0.4 % of the KV cache was used."""
@@ -1955,6 +1964,7 @@ WITHOUT_A_TIME = {
     "EXPORTER_LOSES_A_GPU",
     "EXPORTER_RESOURCE_NAMES",
     "FABRIC_NOT_COMPLETED",
+    "GPUS_OFFERED_TWICE",
     "GPUS_WITHOUT_REQUEST",
     "GPU_MISSING",
     "GPU_ROWS_FROM_ELSEWHERE",

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from ...diagnosis.check import CheckResult, FindingTypes, check
 from ...errors import enumeration
 from ...hops import Hop
-from ...kube.capacity import NVIDIA
+from ...kube.capacity import NVIDIA, gpus_of
 from ...kube.objects import youngest
 from ...kube.resource_claims import GPU_DRIVER, class_of
 from ..daemon_sets import NOT_CREATED, failing_pods, missing_on, obstacle, place_of
 from ..finding_texts import first_and_rest
 from ..state.cluster import State
-from ..state.nodes import is_up, lost_gpus
+from ..state.nodes import is_up, lost_gpus, offers_gpus
 
 _DEVICE_PLUGIN = FindingTypes(Hop.DEVICE_PLUGIN)
 
@@ -135,6 +135,29 @@ def allocatable_gpus(state: State) -> Iterator[CheckResult]:
             )
         elif (lost := lost_gpus(node)) and is_up(node):
             yield CheckResult(GPU_UNHEALTHY, f"node {name}", lost, affected, age_s)
+
+
+GPUS_OFFERED_TWICE = _DEVICE_PLUGIN.error(
+    "GPUS_OFFERED_TWICE",
+    cause="the device plugin and the DRA driver of a node both offer its GPUs, so two pods can get the same GPU",
+    fix="keep one of them on each node: disable gpus in the DRA driver's values, or remove the device plugin from the "
+    "node",
+    before="refuse",
+)
+
+
+@check("a node's GPUs are offered once", GPUS_OFFERED_TWICE, needs=("nodes", "resource_slices"))
+def offered_once(state: State) -> Iterator[CheckResult]:
+    """A limit that a DeviceClass turns into a claim adds no extended resource to the node's status."""
+    for name, node in state.gpu_nodes.items():
+        if (claimable := state.claimable_devices.get(name)) and offers_gpus(node):
+            yield CheckResult(
+                GPUS_OFFERED_TWICE,
+                f"node {name}",
+                f"status.allocatable has {sum(gpus_of([node]).values())} GPUs, and ResourceSlices of "
+                f"{GPU_DRIVER} offer {claimable}",
+                state.affected_by_nodes([name]),
+            )
 
 
 DEVICE_CLASS_MISSING = _DEVICE_PLUGIN.error(
