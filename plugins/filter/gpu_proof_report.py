@@ -7,6 +7,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.proof import (
+    proof_junit,
     proof_lines,
     proof_page,
     proof_summary,
@@ -27,9 +28,11 @@ options:
     type: dict
     required: true
   format:
-    description: V(text) returns lines, V(summary) one line, V(html) a self-contained page.
+    description:
+      - V(text) returns lines, V(summary) one line, V(html) a self-contained page.
+      - V(junit) returns a suite with a test case for each node and one for the workload that scales.
     type: str
-    choices: [text, summary, html]
+    choices: [text, summary, html, junit]
     default: text
   error:
     description: The error of the run. Empty if it did not fail.
@@ -56,7 +59,8 @@ _value:
   type: raw
 """
 
-_FORMATS = ("text", "summary", "html")
+_FORMATS = ("text", "summary", "html", "junit")
+_FILES = {"html": proof_page, "junit": proof_junit}
 
 
 def gpu_proof_report(proof: Mapping[str, Any] | None, format: str = "text", error: str = "") -> Any:
@@ -69,7 +73,7 @@ def gpu_proof_report(proof: Mapping[str, Any] | None, format: str = "text", erro
     try:
         if format == "summary":
             return proof_summary(proof, error)
-        return proof_page(proof or {}, error) if format == "html" else proof_lines(proof or {})
+        return _FILES[format](proof or {}, error) if format in _FILES else proof_lines(proof or {})
     except (KeyError, TypeError, AttributeError) as err:
         raise AnsibleFilterError(f"gpu_proof_report: this is no result of gpu_proof: {err!r}") from err
 

@@ -12,12 +12,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from xml.etree.ElementTree import Element, SubElement
 
 from ..errors import enumeration
 from ..formats.yaml import to_yaml
 from .doctor_texts import clean, number
-from .junit import as_text, counts
+from .junit import cases_xml
 
 Proof = Mapping[str, Any]
 
@@ -230,16 +229,9 @@ def _filled(entry: Mapping[str, Any], found: Finding, at: str) -> dict[str, Any]
 
 def _junit(found: Mapping[str, Finding], proof: Proof) -> str:
     """A case for each requirement: passed, failed, or skipped if it was not shown."""
-    root = Element("testsuites", name=SUITE)
-    suite = SubElement(root, "testsuite", name=SUITE, timestamp=clean(proof["generated_at"]))
-    for name, finding in found.items():
-        case = SubElement(suite, "testcase", classname=SUITE, name=name)
-        if finding.is_wrong:
-            SubElement(case, "failure", message=clean(finding.seen))
-        elif finding.status == IMPLEMENTED:
-            SubElement(case, "system-out").text = clean(finding.seen)
-        else:
-            SubElement(case, "skipped", message=clean(finding.seen))
-    for node in (root, suite):
-        node.attrib |= counts(suite, proof["seconds"])
-    return as_text(root)
+    outcomes = {IMPLEMENTED: "system-out"}
+    cases = (
+        (name, "failure" if finding.is_wrong else outcomes.get(finding.status, "skipped"), finding.seen)
+        for name, finding in found.items()
+    )
+    return cases_xml(SUITE, proof["generated_at"], proof["seconds"], cases)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -25,6 +25,18 @@ def junit(report: Report) -> str:
         _autoscaler(suite, autoscaler, report)
     for node in (root, suite):
         node.attrib |= counts(suite, report["duration_s"])
+    return as_text(root)
+
+
+def cases_xml(name: str, generated_at: str, duration_s: float, cases: Iterable[tuple[str, str, str]]) -> str:
+    """A suite of test cases, each with its name, `failure`, `skipped` or `system-out`, and the text of that."""
+    root = Element("testsuites", name=name)
+    suite = SubElement(root, "testsuite", name=name, timestamp=clean(generated_at))
+    for title, outcome, text in cases:
+        case = SubElement(suite, "testcase", classname=name, name=clean(title))
+        SubElement(case, outcome, {} if outcome == "system-out" else {"message": clean(text)}).text = clean(text)
+    for node in (root, suite):
+        node.attrib |= counts(suite, duration_s)
     return as_text(root)
 
 

@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element
 from ..errors import enumeration
 from .doctor_texts import clean, counted, number
 from .elements import element, figures_table
+from .junit import cases_xml
 from .page import page
 
 # The result of the module gpu_proof.
@@ -61,6 +62,19 @@ def proof_page(proof: Proof, error: str = "") -> str:
         element("pre", clean(error)) if error else element("p", f"{proof['generated_at']}"),
         *_tables(proof),
     )
+
+
+def proof_junit(proof: Proof, error: str = "") -> str:
+    """A case for each node, one for the chain, and one for the run if it failed. What was not proven is skipped."""
+    chain = proof["chain"]
+    cases = [(f"CUDA on {row['node']}", row["status"], _node(row)) for row in proof["nodes"]]
+    cases = cases or [("CUDA", "waiting", "no node offers a GPU")]
+    if chain["status"] != "off":
+        cases.append(("a workload scales on its GPU", chain["status"], "\n".join(_chain_lines(chain))))
+    outcomes = {"proven": "system-out", "kept": "system-out", "failed": "failure"}
+    judged = [(name, outcomes.get(status, "skipped"), text) for name, status, text in cases]
+    judged += [("the run", "failure", error)] if error else []
+    return cases_xml("gpu_proof", proof["generated_at"], proof["seconds"], judged)
 
 
 def _tables(proof: Proof) -> Iterator[Element]:

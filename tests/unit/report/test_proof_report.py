@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.proof import (
+    _WORDS,
+    proof_junit,
     proof_lines,
     proof_page,
     proof_summary,
@@ -104,3 +107,18 @@ def test_the_page_has_hops_and_error_and_escapes_them() -> None:
     assert "&lt;gpu1&gt;" in text
     assert "node: &lt;broken&gt;" in text
     assert "A pod is ready with a GPU" in text
+
+
+@pytest.mark.parametrize("status", sorted(set(_WORDS) - {"off"}))
+def test_a_test_case_passes_only_if_it_was_proven(status: str) -> None:
+    found = proof(node("<gpu1>", status=status), **chain(status, AT)) if status != "proven" else proof(node("<gpu1>"))
+    (suite,) = ElementTree.fromstring(proof_junit(found).encode())
+    outcomes = {case.get("name"): [element.tag for element in case] for case in suite}
+    expected = {"proven": "system-out", "kept": "system-out", "failed": "failure"}.get(status, "skipped")
+    assert outcomes == {"CUDA on <gpu1>": [expected], "a workload scales on its GPU": [expected]}
+    assert suite.get("failures") == str(2 * (status == "failed"))
+
+
+def test_a_run_that_failed_and_found_nothing_has_cases() -> None:
+    (suite,) = ElementTree.fromstring(proof_junit(proof(nodes=[], **chain("off", "")), "HPA -> ml: broken").encode())
+    assert [(case.get("name"), case[0].tag) for case in suite] == [("CUDA", "skipped"), ("the run", "failure")]
