@@ -100,7 +100,7 @@ lab-unpack: ## fill the cache and .venv from packed files (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-triton test-models test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-fleet test-existing browser bench bench-quick bench-modules bench-traces bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-conformance test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-triton test-models test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-fleet test-existing browser bench bench-quick bench-modules bench-traces bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## run everything that CI runs: lint, unit, integration, gates and molecule, in three parallel lanes
 	@$(BIN)/python tools/lanes.py
 
@@ -139,7 +139,10 @@ molecule: lab-env test-env programs ## run the lab from bare machines to proof (
 	@set -e; export PYTEST_ADDOPTS='-m "not slow" --durations=25 --durations-min=5'; $(foreach name,$(SCENARIO),$(call molecule,$(name)) $(ARGS);)
 
 faults: test-env ## break the running lab by one fault after the other, in random order (ARGS="-k rule", SEED=7)
-	@$(BROKEN_LAB) tests/faults --ignore tests/faults/test_safety.py --ignore tests/faults/test_alerts_fire.py $(ARGS)
+	@$(BROKEN_LAB) tests/faults --ignore tests/faults/test_safety.py --ignore tests/faults/test_alerts_fire.py --ignore tests/faults/test_conformance.py $(ARGS)
+
+test-conformance: test-env ## check on the running lab what CNCF's AI conformance requires, and the evidence that the playbook writes (ARGS="-k hpa")
+	@$(BROKEN_LAB) tests/faults/test_conformance.py $(ARGS)
 
 test-outages: test-env ## break the metrics of the running lab for ten minutes under load, in seven ways (ARGS="--outage 60", SEED=7)
 	@$(BROKEN_LAB) tests/faults/test_safety.py $(ARGS)
