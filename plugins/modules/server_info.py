@@ -215,7 +215,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import without_login
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server import apt_offer
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.apt_key import download
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host import ROOM, read_host
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host import ROOM, read_host, reboots_alone
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.masked_module import MaskedModule
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.port_reach import unreached
 
@@ -258,7 +258,8 @@ def read_server(module: AnsibleModule) -> dict[str, Any]:
     for warning in warnings:
         module.warn(warning)
     then = module.params["controller_time"]
-    return {**host, "clock_ahead": 0.0 if then is None else round(began - then, 1)}
+    ahead = 0.0 if then is None else round(began - then, 1)
+    return {**host, "reboots_alone": reboots_alone(), "clock_ahead": ahead}
 
 
 def read_key(module: AnsibleModule) -> dict[str, Any]:

@@ -9,6 +9,8 @@ import binascii
 import json
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -43,8 +45,6 @@ MACHINE_ID = "etc/machine-id"
 HOSTNAME = "proc/sys/kernel/hostname"
 # Record of the role kubernetes: the cluster and machine of the node.
 RECORD = "etc/kubernetes/kubegpu/cluster.json"
-_APT_SETTINGS = "etc/apt/apt.conf.d"
-_AUTOMATIC_REBOOT = re.compile(r'^(?!\s*(?://|#)).*\bAutomatic-Reboot\s+"?(\w+)', re.MULTILINE)
 _EMBEDDED = re.compile(r"certificate-authority-data:\s*[\"']?([A-Za-z0-9+/=]+)")
 
 
@@ -61,16 +61,16 @@ def read_host(root: Path, folders: Iterable[str] = ROOM) -> tuple[dict[str, Any]
         "clusters": clusters,
         "identity": _identity(files, clusters),
         "vendor": files.text("sys/class/dmi/id/sys_vendor") or "",
-        "reboots_alone": _reboots_alone(files),
         "free_gib": {folder: _free_gib(root / folder.lstrip("/")) for folder in folders},
     }, files.warnings
 
 
-def _reboots_alone(files: Files) -> bool:
-    """Whether unattended-upgrades reboots the server. The last setting counts, in apt's order of files."""
-    texts = (files.text(f"{_APT_SETTINGS}/{name}") or "" for name in sorted(files.names(_APT_SETTINGS)))
-    values = [value for text in texts for value in _AUTOMATIC_REBOOT.findall(text)]
-    return bool(values) and values[-1].lower() in ("true", "yes", "on", "1")
+def reboots_alone() -> bool:
+    """Whether unattended-upgrades reboots the server: apt reads its own settings, as unattended-upgrades has it do."""
+    if shutil.which("apt-config") is None:
+        return False
+    query = ["apt-config", "shell", "reboots", "Unattended-Upgrade::Automatic-Reboot/b"]
+    return "true" in subprocess.run(query, check=False, capture_output=True, text=True).stdout
 
 
 def _free_gib(folder: Path) -> float:
