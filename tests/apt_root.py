@@ -175,5 +175,6 @@ def _status(row: Installed) -> str:
 
 def _stanza(package: Package, arch: str, more: Mapping[str, str]) -> str:
     fields = {"Package": package.name, "Version": package.version, "Architecture": arch, "Maintainer": "upstream"}
-    text = {**fields, **more, "Description": "of upstream", **package.fields}
-    return "".join(f"{field}: {' '.join(value.split())}\n" for field, value in text.items())
+    own = package.i386 if arch == "i386" else {}
+    text = {**fields, **more, "Description": "of upstream", **package.fields, **own}
+    return "".join(f"{field}: {' '.join(value.split())}\n" for field, value in text.items() if value)

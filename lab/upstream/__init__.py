@@ -49,6 +49,7 @@ class Package:
     files:  paths of its programs.
     component: of a distribution's archive; empty where no row says so.
     architectures: those that it is built for.
+    i386:   fields that differ in the build for i386.
     mark:   `seen` if its source and that of its release say so, `inferred` if it follows from what was seen.
     """
 
@@ -63,6 +64,7 @@ class Package:
     files: tuple[str, ...] = ()
     component: str = ""
     architectures: tuple[str, ...] = ("amd64",)
+    i386: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def upstream(self) -> str:
@@ -131,7 +133,7 @@ def _versions_of(row: Mapping[str, Any], repository: str, version: str, mark: st
     told["series"] = f"-{branch}" if _within(version, "0", "580.999") else ""  # of NVIDIA's names on Ubuntu
     for suffix in row.get("suffixes", [""]):
         told |= {"suffix": suffix, "kind": suffix.removesuffix("-open")}
-        fields = {name: text.format(**told) for name, text in row.get("fields", {}).items()}
+        fields, i386 = (_filled(row.get(part, {}), told) for part in ("fields", "i386"))
         for name in row["names"]:
             yield Package(
                 name=name.format(**told),
@@ -145,7 +147,12 @@ def _versions_of(row: Mapping[str, Any], repository: str, version: str, mark: st
                 files=tuple(row.get("files", ())),
                 component=row.get("component", ""),
                 architectures=tuple(row.get("architectures", ("amd64",))),
+                i386=i386,
             )
+
+
+def _filled(fields: Mapping[str, str], words: Mapping[str, str]) -> dict[str, str]:
+    return {name: text.format(**words) for name, text in fields.items()}
 
 
 def _listed(releases: list[Mapping[str, Any]]) -> list[tuple[str, str]]:
