@@ -115,7 +115,8 @@ BRANCH_MISSING = _DRIVER.error(
 @check("the branch supports the GPUs", BRANCH_UNFIT, ARCHIVE_BRANCH_UNFIT, REPOSITORY_TOO_NEW)
 def branch_drives_the_gpus(driver: Driver) -> Iterator[CheckResult]:
     first, last = driver.first_branch, driver.last_branch
-    if first <= driver.branch <= last:
+    is_elsewhere = driver.options.source == DEBIAN and driver.host.is_ubuntu  # its branch is unknown
+    if first <= driver.branch <= last or is_elsewhere:
         return
     generations = " and ".join(driver.facts.generations)
     limit = f"their first branch is {first}" if driver.branch < first else f"their last branch is {last}"
