@@ -1,7 +1,7 @@
 """What the role nvidia_driver gives to apt, solved by the real apt-get against an index of upstream's rows.
 
-A cell is a system, a source, what is installed, and GPUs. It is refused for the reasons that hold in it (REASONS) with
-a next step, or apt solves it and one driver remains, of one release and flavour, with the programs of all units that
+A cell is a system, a source, what is installed, and GPUs. If one of REASONS holds, it is refused for it with a next
+step. Otherwise apt solves it and one driver remains, of one release and flavour, with the programs of all units that
 the role starts. `pytest -rP` shows the counts.
 """
 
