@@ -92,6 +92,7 @@ def arguments() -> argparse.ArgumentParser:
     command("certificates", "renew certificates that expire soon").add_argument(
         "--force", action="store_true", help="renew certificates that are valid for long, too"
     )
+    command("restart-kube-vip", "have kube-vip read a renewed certificate")
     command("status", "write the metrics")
     command("list", "list the backups below a folder", "--folder").add_argument("--check", default="", help="a name")
     command("prune", "remove old backups", "--folder", "--keep", "--made")
@@ -133,6 +134,7 @@ def run_command(given: argparse.Namespace) -> dict[str, Any]:
     acts: dict[str, Callable[[], dict[str, Any]]] = {
         "backup": lambda: with_status(settings, lambda: backup(settings)),
         "certificates": lambda: with_status(settings, lambda: renew_certificates(settings, force=given.force)),
+        "restart-kube-vip": lambda: {"restarted": restart_existing(KUBE_VIP)},
         "status": lambda: write_status(settings),
         "list": lambda: {"backups": rows(Path(given.folder), given.check)},
         "prune": lambda: prune(Path(given.folder), int(given.keep), given.made),
@@ -755,6 +757,13 @@ def restart(component: str) -> None:
     wait_for(f"a healthy {component}", lambda: healthy(component))
 
 
+def restart_existing(*components: str) -> list[str]:
+    found = [component for component in components if (ROOT / MANIFESTS / f"{component}.yaml").exists()]
+    for component in found:
+        restart(component)
+    return found
+
+
 def context() -> ssl.SSLContext:
     """Of a client on this server: etcd wants a certificate, and addresses are local."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -834,9 +843,7 @@ def renew_certificates(settings: dict[str, Any], *, force: bool) -> dict[str, An
         write_text(mark, "")
         run("kubeadm", "certs", "renew", "all")
     if mark.exists():
-        for component in (*COMPONENTS, KUBE_VIP):
-            if (ROOT / MANIFESTS / f"{component}.yaml").exists():
-                restart(component)
+        restart_existing(*COMPONENTS, KUBE_VIP)
         prove_served()
         mark.unlink()
         due = True

@@ -17,6 +17,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver.branch_ends import BRANCH_ENDS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes import paths as files
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.kubernetes.upkeep import Upkeep, UpkeepOptions
@@ -588,6 +589,28 @@ def test_kube_vip_restarts_with_the_renewed_certificate(program: ModuleType, ren
     (program.ROOT / "etc/kubernetes/manifests/kube-vip.yaml").touch()
     program.renew_certificates({"renew_days": 60}, force=True)
     assert renewing == [*program.COMPONENTS, "kube-vip", "proof"]
+
+
+@pytest.mark.parametrize("has_kube_vip", [True, False])
+def test_an_upgrade_has_kube_vip_read_its_renewed_certificate(
+    program: ModuleType, renewing: list[str], has_kube_vip: bool
+) -> None:
+    """kubeadm renews admin.conf with the others, and restarts its own static pods alone."""
+    (program.ROOT / "run").mkdir(exist_ok=True)
+    if has_kube_vip:
+        (program.ROOT / "etc/kubernetes/manifests/kube-vip.yaml").touch()
+    assert program.main(["restart-kube-vip"]) == 0
+    assert renewing == ["kube-vip"] * has_kube_vip
+
+
+def test_an_upgrade_restarts_kube_vip_with_the_new_kubelet_and_then_waits() -> None:
+    """Its address may move to another control plane meanwhile, and the tasks behind the wait need the API server."""
+    tasks = yaml.safe_load((ROOT / "roles/kubernetes/tasks/upgrade_node.yml").read_text())
+    names = [task["name"] for task in tasks]
+    order = ["Upgrade the node with kubeadm", "Restart the kubelet", "Restart kube-vip"]
+    places = [next(place for place, name in enumerate(names) if name.startswith(words)) for words in order]
+    assert places == sorted(places)
+    assert "until" in tasks[places[-1] + 1]
 
 
 def test_a_component_without_a_status_is_healthy_once_it_runs_again(tmp_path: Path) -> None:
