@@ -366,16 +366,18 @@ class Case:
         is_of_source = self.present.of_nvidia == (self.cell.source == "cuda_repo") and (
             not self.is_prebuilt or any(re.match("linux-modules-nvidia-.*-server", name) for name in names)
         )
-        is_same = is_of_source and is_open == (self.flavour == "open") and fnmatchcase(self.release, self.upstream)
+        is_same = (
+            is_of_source and is_open == (self.flavour == "open") and fnmatchcase(self.release, self.release_wanted)
+        )
         return bool(names) and not is_same
 
     @property
-    def upstream(self) -> str:
+    def release_wanted(self) -> str:
         return self.wanted.partition("-")[0]
 
     @property
     def is_newer(self) -> bool:
-        wanted = numbers(self.upstream)
+        wanted = numbers(self.release_wanted)
         return numbers(self.release)[: len(wanted)] > wanted
 
 
@@ -420,7 +422,7 @@ REASONS: dict[str, Callable[[Case], bool]] = {
         not case.is_prebuilt and kernel_of(case.cell.system, case.present)[1] not in KERNELS[case.cell.system].values()
     ),
     "APT_VERSION_MISSING": lambda case: (
-        not any(fnmatchcase(package.upstream, case.upstream) for package in case.offered)
+        not any(fnmatchcase(package.upstream, case.release_wanted) for package in case.offered)
     ),
     "APT_PACKAGE_MISSING": lambda case: "nvidia_driver_packages" in case.options,
 }
