@@ -12,6 +12,8 @@ from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH
 from role_values import ROLES, RoleValues
 
+MARK, GPUS = "kubegpu.autoscale/cordoned-for-driver", "kubegpu.autoscale/gpus-before-driver"
+
 
 def drain(folder: Path, servers: list[str], **variables: Any) -> tuple[int, str]:
     role = {"name": "kubegpu.autoscale.maintain", "tasks_from": "out_of_service"}
@@ -87,3 +89,41 @@ def test_a_newer_runtime_is_due_on_a_node(file: str) -> None:
 
     assert role[plan["kubegpu.autoscale.plan"]["survey"]["runtime"].strip("{} ")]
     assert [role[condition] for condition in conditions] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "is_ours"),
+    [({}, False), ({MARK: "one"}, True), ({MARK: "two"}, False), ({MARK: "two", GPUS: "8"}, False)],
+)
+def test_a_node_returns_by_the_inventory_that_cordoned_it(annotations: dict[str, str], is_ours: bool) -> None:
+    """Another one drains the node like any that was cordoned before, and leaves its annotations."""
+    seen = {"_common_node": {"metadata": {"annotations": annotations}}, "kubegpu_inventory_id": "one"}
+    assert RoleValues("maintain", {}, seen)["__maintain_marked"] == is_ours
+    [back] = [task for task in tasks_of("return") if task["name"] == "Return the node to service"]
+    assert back["when"] == "__maintain_marked"
+
+
+@pytest.mark.parametrize("is_cordoned", [False, True])
+def test_the_cordon_names_the_inventory_and_its_return_takes_all_of_it(is_cordoned: bool) -> None:
+    drain = next(task for task in _nested(tasks_of("out_of_service")) if task["name"] == "Drain the node")
+    back = next(task for task in _nested(tasks_of("return")) if task["name"] == "Uncordon the node")
+    node = {"spec": {"unschedulable": is_cordoned}, "status": {"allocatable": {"nvidia.com/gpu": "8"}}}
+    role = RoleValues("maintain", {}, {"_common_node": node, "kubegpu_inventory_id": "one"})
+
+    written = role[_expression(drain["vars"]["_common_drain"]["annotations"])]
+    assert written == ({} if is_cordoned else {MARK: "one", GPUS: "8"})
+    removed = role[_expression(back["vars"]["_common_uncordon"]["metadata"]["annotations"])]
+    assert removed == dict.fromkeys((MARK, GPUS))
+
+
+def tasks_of(name: str) -> list[dict[str, Any]]:
+    tasks: list[dict[str, Any]] = yaml.safe_load((ROLES / f"maintain/tasks/{name}.yml").read_text())
+    return tasks
+
+
+def _expression(template: str) -> str:
+    return template.strip().removeprefix("{{").removesuffix("}}")
+
+
+def _nested(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [found for task in tasks for found in (task, *_nested(task.get("block", [])))]

@@ -18,15 +18,17 @@ from ..survey.host import Host
 class Turn:
     """Of one control plane.
 
-    own:     its addresses; empty if they were not gathered. Its machine ID has been compared before.
-    batch:   hosts that the play changes at the same time.
-    nodes:   control plane nodes of the cluster.
-    apis:    names of those whose API server is ready.
-    members: of etcd; empty for an external one.
+    inventory: whose run this is.
+    own:       its addresses; empty if they were not gathered. Its machine ID has been compared before.
+    batch:     hosts that the play changes at the same time.
+    nodes:     control plane nodes of the cluster.
+    apis:      names of those whose API server is ready.
+    members:   of etcd; empty for an external one.
     """
 
     host: str
     node: str
+    inventory: str
     own: Collection[str]
     batch: Sequence[str]
     nodes: Sequence[Mapping[str, Any]]
@@ -52,11 +54,12 @@ class Turn:
                 f"{life.text} at {life.address or 'an unknown address'}, which {self.host} does not have",
                 f"on {self.host}: `hostnamectl set-hostname NAME`",
             )
-        for name, mark in self._marked:
+        for name, mark, inventory in self._marked:
             yield self._error(
-                f"{name} has the annotation {mark}: another run takes it out of service, or was killed",
-                f"wait for that run, or run this with --limit for {name}. If no run is at work and that fails as "
-                f"well: `kubectl annotate node {name} {mark}-` and `kubectl uncordon {name}`",
+                f"{name} has the annotation {mark}: another run, for inventory {inventory}, takes it out of service, "
+                "or was killed",
+                f"wait for that run, or repeat it with inventory {inventory} and --limit for {name}. If no run is at "
+                f"work and that fails as well: `kubectl annotate node {name} {mark}-` and `kubectl uncordon {name}`",
             )
         broken = [*self._silent, *self._unhealthy]
         if broken:
@@ -67,12 +70,14 @@ class Turn:
             )
 
     @property
-    def _marked(self) -> Iterator[tuple[str, str]]:
-        """Other control planes, with the annotation of their run."""
+    def _marked(self) -> Iterator[tuple[str, str, str]]:
+        """Control planes that another run takes, each with the annotation and the inventory of that run."""
         for node in self.nodes:
-            marks = [mark for mark in node["metadata"].get("annotations") or {} if mark.startswith(CORDONED)]
-            if marks and node["metadata"]["name"] != self.node:
-                yield node["metadata"]["name"], marks[0]
+            name, annotations = node["metadata"]["name"], node["metadata"].get("annotations") or {}
+            marks = [(mark, value) for mark, value in annotations.items() if mark.startswith(CORDONED)]
+            theirs = [row for row in marks if (name, row[1]) != (self.node, self.inventory)]
+            if theirs:
+                yield (name, *theirs[0])
 
     @property
     def _silent(self) -> Iterator[str]:
@@ -101,6 +106,7 @@ def turn_plan(survey: Mapping[str, Any]) -> dict[str, Any]:
     turn = Turn(
         host=Host.of(survey["host"]).name,
         node=survey["node"],
+        inventory=survey["inventory"],
         own=survey.get("addresses", ()),
         batch=survey["batch"],
         nodes=survey.get("nodes", ()),

@@ -114,6 +114,7 @@ def turn(seen: Seen, own: tuple[str, ...] = (OWN,), **other: Any) -> list[str]:
     survey = seen.survey
     params = {
         "node": "cp2",
+        "inventory": "one",
         "addresses": [*own],
         "batch": ["cp2"],
         "nodes": seen.nodes,
@@ -218,17 +219,22 @@ MARKS = sorted(
 @pytest.mark.parametrize("place", ["cp1", "cp2", "cp3"])
 @pytest.mark.parametrize("mark", [*MARKS, "someone.example/cordoned", ""])
 @pytest.mark.parametrize("ready", ["True", "False", "Unknown"])
-def test_no_control_plane_is_taken_beside_one_that_a_run_takes(place: str, mark: str, ready: str) -> None:
-    """Its own mark is that of this run, or of one that it continues."""
+@pytest.mark.parametrize("inventory", ["one", "two", ""])
+def test_no_control_plane_is_taken_beside_one_that_a_run_takes(
+    place: str, mark: str, ready: str, inventory: str
+) -> None:
+    """Its own mark, of its own inventory, is that of this run, or of one that it continues."""
     assert len(MARKS) > 2
     nodes = [cluster_node(name, OWN if name == "cp2" else "192.0.2.1") for name in ("cp1", "cp2", "cp3")]
     for node in nodes:
         if node["metadata"]["name"] == place:
-            node["metadata"]["annotations"] = {mark: ""} if mark else None
+            node["metadata"]["annotations"] = {mark: inventory} if mark else None
             node["status"]["conditions"][0]["status"] = ready
     refused = turn(HEALTHY, nodes=nodes, apis=[{"item": node, "status": 200} for node in nodes])
 
-    assert bool(refused) == (place != "cp2" and (mark in MARKS or ready != "True"))
+    is_taken = mark in MARKS and (place, inventory) != ("cp2", "one")
+    assert bool(refused) == (is_taken or (place != "cp2" and ready != "True"))
+    assert any(f"for inventory {inventory}, takes it" in text for text in refused) == is_taken
     assert all(place in text and "Nothing more was changed" in text for text in refused)
 
 
