@@ -115,7 +115,7 @@ HPA_NOT_ACTIVE = _HPA.error(
     is_consequence=True,
     evidence=(
         Evidence(
-            r"FailedGetResourceMetric|metrics\.k8s\.io\)?: the server could not|resource metrics API",
+            r"FailedGet(?:Container)?ResourceMetric|metrics\.k8s\.io\)?: the server could not|resource metrics API",
             "metrics.k8s.io has no CPU or memory of the pods",
             "install metrics-server, or check its log; or remove CPU and memory from extra_metrics",
         ),

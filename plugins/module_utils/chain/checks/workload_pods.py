@@ -39,10 +39,18 @@ _FAILURES = (
     "ErrImagePull",
     "ImagePullBackOff",
     "InvalidImageName",
+    "ImageInspectError",
     "ErrImageNeverPull",
+    "RegistryUnavailable",
+    "SignatureValidationFailed",
+    "ImageVolumeMountFailed",
+    "RROUnsupported",
     "CreateContainerConfigError",
+    "PreCreateHookError",
     "CreateContainerError",
+    "PreStartHookError",
     "RunContainerError",
+    "PostStartHookError",
     "CrashLoopBackOff",
 )
 # Kinds whose pods are created by no other object of the same name.
@@ -76,7 +84,8 @@ _POD_EVIDENCE = (
         "load the image on the node, or change imagePullPolicy of the pod template",
     ),
     Evidence(
-        r"ErrImage|ImagePull|InvalidImageName|ImageInspectError|RegistryUnavailable|SignatureValidationFailed",
+        r"ErrImage|ImagePull|InvalidImageName|ImageInspectError|InspectFailed|RegistryUnavailable"
+        r"|SignatureValidationFailed|Back-off pulling",
         "the node cannot pull the image",
         "correct the image, its registry or imagePullSecrets; kubectl -n {namespace} describe pods",
     ),
@@ -118,22 +127,49 @@ _POD_EVIDENCE = (
         "kubectl -n {namespace} logs {pod} --previous",
     ),
     Evidence(
+        r"FailedSync|FailedKillPod|FailedPodSandBoxStatus|Kill(Container|PodSandbox)Error|RemoveContainerError",
+        "the container runtime of the node does not answer the kubelet, or cannot end a container",
+        "on that node: systemctl status containerd; journalctl -u containerd",
+    ),
+    Evidence(
         r"Evicted|Preempt|DeadlineExceeded|Terminated: .*(shutdown|imminent)",
         "the kubelet or the scheduler has ended the pods",
         "follow the message; kubectl -n {namespace} describe pods",
     ),
     Evidence(
-        r"nvidia-container|libnvidia|nvml|CDI device|RunContainerError|CreateContainerError",
+        r"no runtime for|runtime ?handler",
+        "containerd on the node does not have the runtime that the RuntimeClass of the pods names",
+        "run the nvidia_container_toolkit role, or correct runtimeClassName of the pod template",
+    ),
+    Evidence(
+        r"sandbox image",
+        "the node cannot pull the pause image of containerd",
+        "on that node, correct the sandbox image in the configuration of containerd, or open its registry",
+    ),
+    Evidence(
+        r"DynamicResources",
+        "the driver of the pods' ResourceClaims cannot prepare a device on the node",
+        "check the pods of that driver on the node; kubectl -n {namespace} get resourceclaims -o yaml",
+    ),
+    Evidence(
+        r"VolumePermissionChange",
+        "the kubelet changes the owner of each file of a volume before the pods start",
+        "set securityContext.fsGroupChangePolicy: OnRootMismatch in the pod template",
+    ),
+    Evidence(
+        r"nvidia-container|libnvidia|nvml|CDI device|RunContainerError|CreateContainerError|Pre(Create|Start)HookError"
+        r"|FailedCreatePodContainer",
         "the container runtime cannot give the container its GPU",
         "run the nvidia_container_toolkit role; kubectl -n {namespace} describe pods",
     ),
     Evidence(
-        r"MountVolume|FailedMount|AttachVolume|Unable to attach or mount",
+        r"MountVolume|FailedMount|VolumeMountFailed|AttachVolume|Unable to attach or mount|MapVolume"
+        r"|FileSystemResizeFailed|VolumeResizeFailed|RROUnsupported",
         "a volume of the pods cannot be mounted",
         "follow the message; kubectl -n {namespace} describe pods",
     ),
     Evidence(
-        r"FailedCreatePodSandBox|network",
+        r"(Create|Config)PodSandBox|network",
         "the node cannot configure the pod's network",
         "check the pods of the network plugin on that node; on the node: journalctl -u kubelet",
     ),
@@ -148,12 +184,12 @@ _POD_EVIDENCE = (
         "check the device plugin's pods on that node and their log; kubectl -n {namespace} describe pods",
     ),
     Evidence(
-        r"CrashLoopBackOff|Error|exit code",
+        r"CrashLoopBackOff|Back-off restarting|(?-i:\bError\b)|exit code",
         "a container exits by itself",
         "kubectl -n {namespace} logs {pod} --previous",
     ),
     Evidence(
-        r"probe failed",
+        r"probe (failed|errored)",
         "the pods run, but their probe fails",
         "check what the probe requests and the container's log: kubectl -n {namespace} logs {pod}",
     ),
@@ -403,12 +439,17 @@ WORKLOAD_PODS_PENDING = _WORKLOAD.error(
             "check the owner of the gate: kubectl -n {namespace} get pods -o jsonpath='{{..spec.schedulingGates}}'",
         ),
         Evidence(
-            r"PersistentVolumeClaim|volume node affinity",
-            "a volume of the pods is not bound, or lies on another node",
-            "kubectl -n {namespace} get pvc",
+            r"volume count",
+            "the nodes have as many volumes attached as their CSI driver allows",
+            "add nodes, or let the pods share volumes; kubectl get csinodes -o yaml shows the limit",
         ),
         Evidence(
-            r"resourceclaim|cannot allocate all claims",
+            r"PersistentVolumeClaim|pvc\(s\)|volume node affinity|volume zone|available disk|free storage|CSI driver",
+            "a volume of the pods is not bound, in use, or out of reach of the nodes",
+            "kubectl -n {namespace} get pvc; kubectl -n {namespace} describe pods",
+        ),
+        Evidence(
+            r"resourceclaim|cannot allocate all claims|device class",
             "no node has a free device for the pods' ResourceClaims",
             "kubectl get resourceslices; kubectl -n {namespace} get resourceclaims; add nodes, or lower max_replicas",
         ),
@@ -429,7 +470,22 @@ WORKLOAD_PODS_PENDING = _WORKLOAD.error(
             "lower the requests in the pods of {target}, or add nodes; kubectl describe nodes shows what is free",
         ),
         Evidence(
-            r"taint|affinity",
+            r"topology spread",
+            "enough GPUs are free, but the topologySpreadConstraints of the pods allow none of their nodes",
+            "relax topologySpreadConstraints of {target}, or add nodes in the other domains",
+        ),
+        Evidence(
+            r"free ports",
+            "the host ports that the pods request are in use on each node with free GPUs",
+            "remove hostPort from {target}, or add nodes",
+        ),
+        Evidence(
+            r"Too many pods",
+            "each node with free GPUs runs as many pods as its kubelet allows",
+            "raise maxPods of the kubelet, or add nodes; kubectl describe nodes shows the pods",
+        ),
+        Evidence(
+            r"taint|affinity|node name|required features|unknown conditions",
             "enough GPUs are free, but the pods cannot use their nodes",
             "compare taints and labels of kubectl describe nodes with tolerations and selectors of {target}",
         ),
