@@ -10,6 +10,8 @@ from typing import Any
 Object = Mapping[str, Any]
 # Until node-feature-discovery has labelled a node, the operator knows of no GPU, creates nothing, and reports `ready`.
 _UNLABELLED = "NFDLabelsMissing"
+# Type and status of the condition with the operator's reason: OperandNotReady, DriverNotReady, ReconcileFailed.
+_ERROR = ("Error", "True")
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,11 @@ def _verdict(policies: Sequence[Object]) -> str:
     if not policies:
         return "no ClusterPolicy"
     state = (policies[0].get("status") or {}).get("state") or "none yet"
-    reasons = [row.get("reason") for policy in policies for row in _conditions(policy) if row["type"] == "Ready"]
-    return f"{state}, without a label of node-feature-discovery" if _UNLABELLED in reasons else str(state)
+    rows = [row for policy in policies for row in _conditions(policy)]
+    if _UNLABELLED in [row.get("reason") for row in rows if row["type"] == "Ready"]:
+        return f"{state}, without a label of node-feature-discovery"
+    errors = [f"{row.get('reason')}: {row.get('message')}" for row in rows if (row["type"], row["status"]) == _ERROR]
+    return " ".join((state, *(f"({error})" for error in errors))) if state != "ready" else str(state)
 
 
 def _is_ready(node: Object) -> bool:

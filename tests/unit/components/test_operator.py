@@ -46,3 +46,10 @@ def test_what_is_missing_is_named() -> None:
     }
     unlabelled = gpu_operator_status([[{"status": ready("NFDLabelsMissing")}], [], []])
     assert unlabelled["verdict"] == "ready, without a label of node-feature-discovery"
+    error = {"type": "Error", "status": "True", "reason": "OperandNotReady", "message": "nvidia-driver-daemonset"}
+    failing = gpu_operator_status([[{"status": {"state": "notReady", "conditions": [error]}}], [], []])
+    assert failing["verdict"] == "notReady (OperandNotReady: nvidia-driver-daemonset)"
+    over = gpu_operator_status(
+        [[{"status": {"state": "notReady", "conditions": [{**error, "status": "False"}]}}], [], []]
+    )
+    assert over["verdict"] == "notReady"
