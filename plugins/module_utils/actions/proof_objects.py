@@ -74,7 +74,8 @@ def temporary_objects(
         kube.apply(NAMESPACES, manifests.namespace(options))
         outcome.changed = True
         live = kube.get(PRIORITY_CLASSES, manifests.PRIORITY)
-        kube.apply(PRIORITY_CLASSES, manifests.priority_class(options), live)
+        if live is None or _is_ours(live, options.inventory):  # one that another inventory left serves as well
+            kube.apply(PRIORITY_CLASSES, manifests.priority_class(options), live)
         kube.apply(CONFIG_MAPS, manifests.scripts(options))
         yield
     finally:

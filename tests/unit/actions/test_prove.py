@@ -280,6 +280,17 @@ def test_leftover_objects_of_a_killed_run_are_removed() -> None:
     assert f"DELETE {NAMESPACE_PATH}" in cluster.written
 
 
+def test_a_priority_class_of_another_inventory_serves_and_is_kept() -> None:
+    """A killed run has left it: only its own inventory changes or removes it."""
+    theirs = {**MINE, "kubegpu.autoscale/inventory": "other"}
+    cluster = Cluster(gpu1=1)
+    left = {"metadata": {"name": "kubegpu-proof", "uid": "uid-9", "labels": theirs}}
+    cluster.answers[f"GET {CLASS_PATH}"] = left
+    assert statuses(Proof(cluster).prove()) == {"gpu1": "proven"}
+    assert [path for path in cluster.written if path.endswith(CLASS_PATH)] == []
+    assert cluster.answers[f"GET {CLASS_PATH}"] == left
+
+
 @pytest.mark.parametrize("is_due", [False, True])
 @pytest.mark.parametrize("act", [Proof.prove, Proof.clear])
 def test_leftover_objects_in_a_namespace_with_another_name_are_removed(act: Any, is_due: bool) -> None:
