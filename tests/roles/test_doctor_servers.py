@@ -179,3 +179,13 @@ def test_nothing_is_changed_on_a_server(run: Run) -> None:
     assert run.after == run.before
     assert "Update apt's lists" in run.output
     assert [finding["id"] for finding in run.findings("archive")] == ["DRIVER_MISSING"]
+
+
+def test_a_misspelled_variable_fails_before_a_cluster_is_read(tmp_path: Path) -> None:
+    told = {"gpu_doctor_namespaces": ["ml"], "kubegpu_kubeconfig": str(tmp_path / "none")}
+    words = ("-i", "localhost,", "kubegpu.autoscale.doctor", "-e", json.dumps(told))
+    done = ansible_playbook(*words, cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH})
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 2
+    assert 'unknown variable "gpu_doctor_namespaces". Nothing was changed. Next: did you mean gpu_doctor_name' in said
+    assert "there is no kubeconfig" not in said

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
-"""What is wrong with the variable of the autoscalers as a whole. Each row is parsed by `spec`."""
+"""What is wrong with the variable of the autoscalers as a whole, and with names of variables. `spec` parses rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def unknown_options(names: Iterable[str], options: Iterable[str]) -> list[str]:
     """Errors of variables that are no option of the role, but nearly the name of one. Others are a user's own."""
     known = [*options]
     return [
-        f'autoscaler spec: unknown variable "{name}". Nothing was changed. Next: did you mean {close[0]}?'
+        f'inventory: unknown variable "{name}". Nothing was changed. Next: did you mean {close[0]}?'
         for name in sorted(set(names) - set(known))
         if (close := get_close_matches(name, known, n=1, cutoff=0.9))
     ]

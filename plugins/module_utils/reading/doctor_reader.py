@@ -44,7 +44,7 @@ from ..hops import Hop
 from ..kube.capacity import gpus_per_pod
 from ..kube.known_components import ABOUT_GPUS
 from ..kube.labels import is_managed
-from ..kube.objects import Key, Manifest, is_ready, key_of, pod_spec
+from ..kube.objects import Key, Manifest, is_ready, key_of, name_of, pod_spec
 from ..kube.pods import has_ended, was_rejected
 from ..proof.record import NAME, NAMESPACE, Entry, record_of
 from .history import read_history
@@ -159,6 +159,8 @@ class DoctorReader(Reader):
     @cached_property
     def _hpas_in_scope(self) -> list[Manifest]:
         scope = self._scope
+        if scope.namespace and self.is_known("namespaces") and scope.namespace not in map(name_of, self.namespaces):
+            raise HopError(Hop.HPA, seen=f"unknown namespace {scope.namespace}", fix="kubectl get namespaces")
         hpas = [
             hpa
             for hpa in self.hpas

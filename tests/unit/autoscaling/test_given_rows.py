@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 ROW = {"namespace": "ml", "target": {"name": "inference"}, "max_replicas": 8}
 SCALARS = st.text() | st.integers() | st.booleans() | st.floats()
 ANYTHING = st.recursive(SCALARS | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
-OPTIONS = [name for name in specification("gpu_autoscaling") if name.startswith("gpu_autoscaling_")]
+# Of the roles that check the names of their variables.
+ROLES = ("gpu_autoscaling", "gpu_doctor")
+OPTIONS = [name for role in ROLES for name in specification(role) if name.startswith(f"{role}_")]
 
 
 @given(ANYTHING)
@@ -41,14 +43,14 @@ def test_the_error_says_what_it_is(value: Any, seen: str) -> None:
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_each_option_is_known_when_a_letter_is_missing_or_doubled(option: str) -> None:
-    prefix = len("gpu_autoscaling_")
-    for place in range(prefix, len(option)):
+    [role] = [role for role in ROLES if option.startswith(f"{role}_")]
+    for place in range(len(role) + 1, len(option)):
         for typo in {option[:place] + option[place + 1 :], option[:place] + option[place] + option[place:]}:
             [said] = unknown_options([option, typo], OPTIONS)
             assert f'unknown variable "{typo}"' in said
-            assert "did you mean gpu_autoscaling_" in said
+            assert f"did you mean {role}_" in said
 
 
-@pytest.mark.parametrize("name", ["gpu_autoscaling_team", "gpu_autoscaling_defaults", *OPTIONS])
+@pytest.mark.parametrize("name", ["gpu_autoscaling_team", "gpu_autoscaling_defaults", "gpu_doctor_report", *OPTIONS])
 def test_options_and_variables_of_a_user_are_no_error(name: str) -> None:
     assert unknown_options([name], OPTIONS) == []

@@ -460,6 +460,15 @@ def test_one_autoscaler_can_be_named() -> None:
         look(live, scope=Scope("ml", "nobody"))
 
 
+def test_a_namespace_that_does_not_exist_is_no_healthy_one() -> None:
+    """Unless the user may not list namespaces."""
+    live = LiveCluster()
+    with pytest.raises(HopError, match="unknown namespace mll"):
+        look(live, scope=Scope("mll", None))
+    live.answers[f"GET {PATHS['namespaces']}"] = ApiError(403, {"message": "forbidden"}, "GET")
+    assert look(live, scope=Scope("mll", None))["autoscalers"] == []
+
+
 def test_autoscalers_that_are_not_about_gpus_are_left_alone() -> None:
     live = LiveCluster()
     web = hpa("web", metric="requests_per_second")
