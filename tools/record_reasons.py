@@ -20,6 +20,7 @@ _CONDITION = re.compile(
     r'|UnableComputeReplicaCountCondition\(hpa, "(\w+)"'
 )
 _SCHEDULER = re.compile(r'[eE]rrReason\w* *= "(.+)"')
+_LIFECYCLE = ("pkg/kubelet/lifecycle/predicate.go", "pkg/kubelet/lifecycle/handlers.go")
 _HPA = "pkg/controller/podautoscaler/horizontal.go"
 _CONTAINER = ("pkg/kubelet/images/types.go", "pkg/kubelet/kuberuntime/kuberuntime_container.go")
 _CONTAINERS = "pkg/kubelet/container/sync_result.go"
@@ -40,6 +41,7 @@ def read(source: Path, version: str) -> dict[str, object]:
         "version": version,
         "kubelet_events": sorted({*found(_CONSTANT, source / "pkg" / "kubelet" / "events" / "event.go")}),
         "containers": sorted({*found(_ERROR, *named, cri / "pkg" / "errors" / "errors.go")}),
+        "rejections": sorted({*found(_CONSTANT, *(source / path for path in _LIFECYCLE))}),
         "hpa_conditions": sorted({*found(_CONDITION, source / _HPA)}),
         "scheduler": sorted({*found(_SCHEDULER, *plugins)}),
     }

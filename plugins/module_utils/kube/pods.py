@@ -9,6 +9,8 @@ from .objects import Manifest
 
 # The kubelet's reasons to reject a pod that was scheduled to its node: no devices are left for it, or any of them.
 NO_DEVICES_LEFT = re.compile(r"UnexpectedAdmissionError|OutOf.+|TopologyAffinityError")
+# Source: kubernetes pkg/kubelet/kubelet.go, rejectPod
+_REJECTION = "Pod was rejected: "
 _REJECTED = re.compile(rf"{NO_DEVICES_LEFT.pattern}|NodeAffinity")
 
 
@@ -22,4 +24,6 @@ def has_ended(pod: Manifest) -> bool:
 
 def was_rejected(pod: Manifest) -> bool:
     """Whether the kubelet rejected the pod after it was scheduled to the node."""
-    return phase(pod) == "Failed" and bool(_REJECTED.fullmatch(pod["status"].get("reason") or ""))
+    status = pod.get("status") or {}
+    is_said = str(status.get("message")).startswith(_REJECTION) or _REJECTED.fullmatch(status.get("reason") or "")
+    return phase(pod) == "Failed" and bool(is_said)

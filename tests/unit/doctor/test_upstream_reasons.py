@@ -13,6 +13,7 @@ import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.workload_pods import _FAILURES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.diagnosis.check import CheckResult
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.pods import was_rejected
 from clusters import Cluster, ids, turned
 
 REASONS = yaml.safe_load((Path(__file__).parent / "upstream_reasons.yml").read_text())
@@ -59,8 +60,9 @@ EVENTS = {
 NODE, NORMAL, GOES_ON = "about a node", "no Warning", "the pod goes on running, or ends in any case"
 HARMLESS = {
     **dict.fromkeys(
-        ("Created", "Killing", "Pulled", "Pulling", "SandboxChanged", "Started", "Starting", "FileSystemResizeSuccessful",
-         "SuccessfulAttachVolume", "SuccessfulMountVolume", "VolumeResizeSuccessful", "ResizeCompleted", "ResizeStarted"),
+        ("Created", "FileSystemResizeSuccessful", "Killing", "Pulled", "Pulling", "ResizeCompleted", "ResizeStarted",
+         "SandboxChanged", "Started", "Starting", "SuccessfulAttachVolume", "SuccessfulMountVolume",
+         "VolumeResizeSuccessful"),
         NORMAL,
     ),
     **dict.fromkeys(
@@ -168,6 +170,17 @@ def test_a_reason_of_a_container_has_its_cause(reason: str, part: str) -> None:
 
 def test_no_container_that_the_kubelet_cannot_start_is_still_starting() -> None:
     assert {*_FAILURES} == {*CONTAINERS}
+
+
+@pytest.mark.parametrize("reason", REASONS["rejections"])
+def test_a_pod_that_the_kubelet_rejects_is_named(reason: str) -> None:
+    """Its controller creates it again, and it is rejected again."""
+    status = {"phase": "Failed", "reason": reason, "message": "Pod was rejected: it cannot run here: Error"}
+    assert was_rejected({"status": status})
+    assert not was_rejected({"status": {**status, "message": "The node was low on memory", "reason": "Evicted"}})
+    assert "the kubelet rejects pods" in cause(
+        "WORKLOAD_PODS_FAIL", f"1 pods were rejected: ml/chat-2: {reason}: Error"
+    )
 
 
 @pytest.mark.parametrize("reason", HPA)

@@ -184,6 +184,11 @@ _POD_EVIDENCE = (
         "check the device plugin's pods on that node and their log; kubectl -n {namespace} describe pods",
     ),
     Evidence(
+        r"pods were rejected",
+        "the kubelet rejects pods that were scheduled to its node",
+        "follow the message; kubectl -n {namespace} describe pods",
+    ),
+    Evidence(
         r"CrashLoopBackOff|Back-off restarting|(?-i:\bError\b)|exit code",
         "a container exits by itself",
         "kubectl -n {namespace} logs {pod} --previous",
