@@ -54,12 +54,16 @@ gates-env:
 	@$(PYTHON) lab/preflight.py gates requirements-gates.txt
 
 ##@ the main job
-.PHONY: demo demo-demand demo-adapter site loadtest
-demo: lab-up ## run the main job on the embedded lab: bare servers to a workload that scales, on its GPUs alone and with a demand (BACKEND=keda: by KEDA, then by prometheus-adapter)
+.PHONY: demo demo-site demo-load demo-demand demo-adapter site loadtest
+demo: ## run the main job on the embedded lab: bare servers to a workload that scales, on its GPUs alone and with a demand (BACKEND=keda: by KEDA, then by prometheus-adapter)
+	@$(PYTHON) -m lab.demo $(BACKEND)
+
+demo-site:
 	@$(if $(filter keda,$(BACKEND)),$(LAB_CLI) add keda)
 	@$(MAKE) --no-print-directory site $(if $(filter keda,$(BACKEND)),ARGS="-e kubegpu_metrics_backend=keda $(ARGS)")
+
+demo-load:
 	@$(BIN)/python -m lab.load --kubeconfig inventories/lab/.kubegpu/kubeconfig --out $(OUT) --hold 10 --play up
-	@$(MAKE) --no-print-directory $(if $(filter keda,$(BACKEND)),demo-adapter,demo-demand)
 
 demo-demand: ## run the demo's second half: scale down, then repeat the load step with a demand and compare both
 	@$(BIN)/ansible-playbook -i inventories/lab lab/load/demand.yml

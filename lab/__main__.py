@@ -262,9 +262,8 @@ def up(args: argparse.Namespace) -> None:
         "LAB_INVENTORY": str(args.inventory),
         "LAB_DRIVER": "1" if args.driver else "",
     }
-    quiet = {"ANSIBLE_DISPLAY_OK_HOSTS": "false", "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false"}
     playbook = [Path(sys.prefix) / "bin" / "ansible-playbook", NODES / "create.yml"]
-    subprocess.run(playbook, check=True, cwd=CHECKOUT, env=os.environ | quiet | told)
+    subprocess.run(playbook, check=True, cwd=CHECKOUT, env=os.environ | told)
     took = time.strftime("%M:%S", time.gmtime(time.monotonic() - started))
     print(f"lab {args.lab} is up after {took}; inventory: {args.inventory}")
 

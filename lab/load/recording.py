@@ -1,4 +1,4 @@
-"""`python -m lab.load.recording LOG SVG`: the last load step of a run of `make demo` as a picture of the terminal.
+"""`python -m lab.load.recording LOG SVG`: a run of `make demo` as a picture of the terminal.
 
     make demo 2>&1 | tee build/demo.log
     .venv/bin/python -m lab.load.recording build/demo.log docs/demo.svg
@@ -33,21 +33,33 @@ PICTURE = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="ht
 </svg>
 """
 COLOURS = {
-    r"^PLAY RECAP.*": "bold",
+    r"^\[\d/\d\] .*": "bold bright_white",
     r"^\$ .*": "bold bright_white",
     r"^….*": "dim",
     r"step up|step down": "cyan",
     r"replicas \d+/\d+": "bold",
-    r"ok=\d+": "green",
-    r"changed=\d+": "yellow",
+    r"^ +changed: .*": "yellow",
+    r"^ +ok: .*": "green",
 }
 
 
-def last_part(log: str) -> list[str]:
-    """The part from Ansible's last recap on."""
-    before, recap, after = log.rpartition("\nPLAY RECAP")
-    left_out = f"… {before.count(chr(10))} lines of lab and playbook"
-    return ["$ make demo", left_out, "", *(recap + after).strip().splitlines()]
+def shown(log: str) -> list[str]:
+    """The first screen, the playbook `site`, and the last load step with its table."""
+    begin, *steps = re.split(r"\n(?=\[\d/\d\] .*: .*[a-z])", log)
+    left_out = [f"… {step.count(chr(10)) + 1} lines: {step.partition(chr(10))[0]}" for step in steps]
+    [_, site, *_, last] = steps
+    return [
+        "$ make demo",
+        *begin.strip().splitlines(),
+        "",
+        left_out[0],
+        "",
+        *site.strip().splitlines(),
+        "",
+        *left_out[2:-1],
+        "",
+        *last.strip().splitlines(),
+    ]
 
 
 def picture(lines: list[str], title: str) -> str:
@@ -66,7 +78,7 @@ def main() -> None:
     parser.add_argument("svg", type=Path)
     arguments = parser.parse_args()
     log = re.sub(r"\x1b\[[0-9;]*m", "", arguments.log.read_text())
-    arguments.svg.write_text(picture(last_part(log), "make demo"))
+    arguments.svg.write_text(picture(shown(log), "make demo"))
 
 
 if __name__ == "__main__":

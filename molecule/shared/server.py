@@ -23,6 +23,9 @@ EPHEMERAL = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 PLAYBOOKS = SCENARIO.parents[1] / "playbooks"
 PLAY = (Path(sys.executable).with_name("ansible-playbook"), "-i", EPHEMERAL / "inventory")
 ENVIRONMENT = os.environ | {"ANSIBLE_FORCE_COLOR": "false", "ANSIBLE_NOCOLOR": "true", "ANSIBLE_PIPELINING": "true"}
+# Settings of molecule/base.yml that a user does not have.
+CHECKOUT_SETTINGS = {"ANSIBLE_CONFIG", "ANSIBLE_STDOUT_CALLBACK", "ANSIBLE_LOG_PATH"}
+USER_ENVIRONMENT = {name: value for name, value in ENVIRONMENT.items() if name not in CHECKOUT_SETTINGS}
 SYSTEM = os.environ.get("LAB_SYSTEM") or "debian-12"
 VERSIONS = yaml.safe_load((SCENARIO.parents[1] / "roles/_common/defaults/main/versions.yml").read_text())
 TASK = ("TASK [", "RUNNING HANDLER [")  # how a line begins that announces one

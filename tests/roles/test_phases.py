@@ -7,12 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
 import yaml
 from collection import ROOT
 
+FILES = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
 SHIPPED = ("airgap", "cluster", "existing-cluster", "single-node")
 COPY = {"ansible.builtin.copy": {"content": "new\n", "dest": "{{ playbook_dir }}/written"}}
 LOOP = {"ansible.builtin.command": {"argv": ["ls", "{{ item }}"]}, "loop": ["/", "/nowhere"], "changed_when": False}
@@ -72,6 +74,15 @@ def ansible(folder: Path, *arguments: str, colour: bool = False) -> tuple[str, s
     )
     text = re.sub(r"(?m)^ +\d+:\d\d  ", "TIME  ", done.stdout)
     return re.sub(r"  \d+:\d\d$", "", text, flags=re.M), (folder / ".kubegpu.log").read_text()
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.endswith("ansible.cfg")])
+def test_each_configuration_prints_lines_and_keeps_a_log(path: str) -> None:
+    """That of the checkout, which `make demo` and `make site` use, and those of the inventories."""
+    config = ConfigParser()
+    config.read(ROOT / path)
+    assert config["defaults"]["stdout_callback"] == "kubegpu.autoscale.phases"
+    assert config["defaults"]["log_path"].endswith(".log")
 
 
 @pytest.mark.parametrize("inventory", SHIPPED)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from server import ENVIRONMENT, EPHEMERAL, SYSTEM, Server
+from server import EPHEMERAL, SYSTEM, USER_ENVIRONMENT, Server
 from testinfra.host import Host
 
 testinfra_hosts = ["ansible://kube_node"]
@@ -23,7 +23,7 @@ PLAYBOOKS = [f"kubegpu.autoscale.{name}" for name in ("nodes", "cluster", "gpu")
 PLAY = (Path(sys.executable).with_name("ansible-playbook"), *INVENTORIES)
 COMMAND = (*PLAY, *PLAYBOOKS)
 # What is its user's own: a key, a list of known hosts, and no ansible.cfg.
-CONTROLLER = {name: value for name, value in ENVIRONMENT.items() if name != "ANSIBLE_CONFIG"} | {
+CONTROLLER = USER_ENVIRONMENT | {
     "ANSIBLE_PRIVATE_KEY_FILE": str(EPHEMERAL / "login"),
     "ANSIBLE_SSH_COMMON_ARGS": f"-o StrictHostKeyChecking=accept-new -o UserKnownHostsFile={EPHEMERAL}/known_hosts",
     "ANSIBLE_SSH_CONTROL_PATH_DIR": str(EPHEMERAL / "sessions"),

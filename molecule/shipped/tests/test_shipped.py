@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server import ENVIRONMENT, EPHEMERAL
+from server import EPHEMERAL, USER_ENVIRONMENT
 
 INVENTORY = EPHEMERAL / "my-servers"
 PROOF = INVENTORY / ".kubegpu" / "proof"
 GPUS = 8  # of both sizes of the lab
 # What its user has: a key, a list of known hosts, and the ansible.cfg of the inventory, if it has one.
-CONTROLLER = {name: value for name, value in ENVIRONMENT.items() if name != "ANSIBLE_CONFIG"} | {
+CONTROLLER = USER_ENVIRONMENT | {
     "ANSIBLE_PRIVATE_KEY_FILE": str(EPHEMERAL / "login"),
     "ANSIBLE_SSH_COMMON_ARGS": f"-o StrictHostKeyChecking=accept-new -o UserKnownHostsFile={EPHEMERAL}/known_hosts",
     "ANSIBLE_SSH_CONTROL_PATH_DIR": str(EPHEMERAL / "sessions"),
