@@ -196,6 +196,14 @@ def test_what_makes_scaling_worse_is_warned_of(run: Run, workloads: Workloads) -
     assert len(result["warnings"]) == 3
 
 
+def test_a_model_server_on_the_gpu_metric_is_warned_of(run: Run, workloads: Workloads) -> None:
+    workloads.deployment("chat", image="vllm/vllm-openai:v0.11")
+    seen = "image vllm/vllm-openai:v0.11 scales on gpu alone"
+    assert any(seen in warning for warning in run(check=True, autoscalers=[spec(workloads)])["warnings"])
+    other = spec(workloads, metric="llm_in_flight", target_value=8)
+    assert not any("scales on" in warning for warning in run(check=True, autoscalers=[other])["warnings"])
+
+
 def test_an_hpa_of_somebody_else_is_taken_over_if_asked_for(
     run: Run, kube: client.ApiClient, workloads: Workloads
 ) -> None:

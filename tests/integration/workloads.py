@@ -20,9 +20,18 @@ class Workloads:
         self._core = client.CoreV1Api(kube)
         have_namespace(self._core, namespace)
 
-    def deployment(self, name: str, *, selects: str = "", probe: bool = True, gpus: int = 1, replicas: int = 1) -> None:
+    def deployment(
+        self,
+        name: str,
+        *,
+        selects: str = "",
+        probe: bool = True,
+        gpus: int = 1,
+        replicas: int = 1,
+        image: str = "service",
+    ) -> None:
         """selects: label `app` of its pods, if it is not its name."""
-        container: dict[str, Any] = {"name": "main", "image": "service"}
+        container: dict[str, Any] = {"name": "main", "image": image}
         if gpus:
             container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
         if probe:

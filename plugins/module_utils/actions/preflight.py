@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..chain.checks import device_plugin, labels, metrics_api, prometheus, workload, workload_pods
+from ..chain.checks import device_plugin, hpa_metrics, labels, metrics_api, prometheus, workload, workload_pods
 from ..chain.checks import preflight as before
 from ..chain.checks import preflight_keda as before_keda
 from ..chain.checks import preflight_zero as before_zero
@@ -18,7 +18,8 @@ from ..hops import Hop
 _CHECKS: tuple[Check[State], ...] = tuple(
     check
     for check in checks_in(
-        before, before_keda, before_zero, device_plugin, workload_pods, workload, prometheus, labels, metrics_api
+        *(before, before_keda, before_zero, device_plugin, workload_pods, workload),
+        *(prometheus, labels, metrics_api, hpa_metrics),
     )
     if check.is_asked_before
 )

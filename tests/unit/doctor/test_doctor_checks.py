@@ -1129,6 +1129,12 @@ def _(cluster: Cluster) -> None:
     cluster.target["spec"]["template"]["spec"]["containers"][0]["image"] = "vllm/vllm-openai:v0.11"
 
 
+@fault("HPA_METRIC_STANDS_STILL", "by its arguments")
+def _(cluster: Cluster) -> None:
+    container = cluster.target["spec"]["template"]["spec"]["containers"][0]
+    container.update(image="registry.example.com/chat:1", command=["sh", "-c"], args=["exec vllm serve chat"])
+
+
 @fault("HPA_MANIFEST_OUTDATED")
 def _(cluster: Cluster) -> None:
     applied(cluster, "autoscaling/v2beta2")

@@ -28,7 +28,7 @@ _START_GRACE_S = 120
 # Default of the HPA controller.
 _TOLERANCE = 0.1
 # Model servers keep GPU memory and engine busy at any load.
-_MODEL_SERVERS = re.compile(r"vllm|sglang|text-generation-inference")
+_MODEL_SERVERS = re.compile(r"vllm|sglang|text-generation-(?:inference|launcher)|trtllm|tensorrt-llm")
 _STANDS_STILL = frozenset({"gpu", "gpu_util", "gpu_memory", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"})
 # An HPA that evaluates a value this often compounds its own decision; the defaults (30 s, 15 s) are just at the edge.
 _LOOKS_AT_ONE_VALUE = 2
@@ -182,18 +182,29 @@ HPA_METRIC_STANDS_STILL = _HPA.warning(
     "HPA_METRIC_STANDS_STILL",
     cause="model servers allocate all GPU memory and keep the GPU busy at any load, so the value does not follow it",
     fix="use the metric llm (waiting requests and KV cache usage), or llm_in_flight (all requests of a server)",
+    before="warn",
 )
 
 
-@check("the metric follows the load of model servers", HPA_METRIC_STANDS_STILL, needs=("hpas", "targets"))
+@check("the metric follows the load of model servers", HPA_METRIC_STANDS_STILL, needs=("targets",))
 def model_servers(state: State) -> Iterator[CheckResult]:
     for autoscaler in state.autoscalers:
-        images = [container.get("image", "") for container in autoscaler.template.get("containers") or ()]
-        served = next((image for image in images if _MODEL_SERVERS.search(image)), None)
+        server = _model_server(autoscaler.template)
         names = {metric.name for metric in autoscaler.metrics}
-        if served and names and set(map(in_todays, names)) <= _STANDS_STILL:
-            seen = f"image {served} scales on {', '.join(sorted(names))} alone"
+        if server and names and set(map(in_todays, names)) <= _STANDS_STILL:
+            seen = f"{server} scales on {', '.join(sorted(names))} alone"
             yield CheckResult(HPA_METRIC_STANDS_STILL, f"HPA {autoscaler}", seen)
+
+
+def _model_server(template: Manifest) -> str:
+    """The image or program of a model server; empty if none is known. Arguments may contain secrets."""
+    for container in template.get("containers") or ():
+        if _MODEL_SERVERS.search(image := container.get("image") or ""):
+            return f"image {image}"
+        words = " ".join([*(container.get("command") or ()), *(container.get("args") or ())])
+        if match := _MODEL_SERVERS.search(words):
+            return f"program {match[0]}"
+    return ""
 
 
 HPA_AVERAGES_REVISIONS = _HPA.warning(
