@@ -77,17 +77,20 @@ def test_the_example_of_a_role_has_the_hosts_that_its_playbook_has(page: Path) -
     assert play.get("become", False) == on_servers
 
 
-def steps(page: str, heading: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """Below a heading: variables and values, without rows that differ by cluster, and the playbooks in their order."""
-    text = (ROOT / "docs" / "clusters" / page).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+def steps(page: str, *headings: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """Below headings: variables and values, without rows that differ by cluster, and the playbooks in their order."""
+    whole = (ROOT / "docs" / "clusters" / page).read_text()
+    text = "".join(whole.partition(f"\n## {heading}\n")[2].partition("\n## ")[0] for heading in headings)
     documents = [yaml.safe_load(block) for language, block in BLOCK.findall(text) if language == "yaml"]
     own = ("kubegpu_kubeconfig", "kubegpu_context", "gpu_autoscaling_autoscalers")
     shared = [{key: value for key, value in document.items() if key not in own} for document in documents]
-    return shared, re.findall(r"^ansible-playbook .*kubegpu\.autoscale\.(\w+)$", text, re.MULTILINE)
+    return shared, re.findall(r"^ansible-playbook .*kubegpu\.autoscale\.(\w+)(?: +#.*)?$", text, re.MULTILINE)
 
 
 def test_two_pages_have_the_same_steps_for_an_existing_operator() -> None:
-    on_eks = steps("eks.md", "With NVIDIA's GPU operator and kube-prometheus-stack")
+    on_eks = steps(
+        "eks-vllm.md", "3. Describe the cluster", "4. Scrape the exporter", "6. Create and prove the autoscaler"
+    )
 
     assert on_eks == steps("gpu-operator.md", "Existing operator")
     assert on_eks[1] == ["monitoring", "autoscaling", "doctor"]
