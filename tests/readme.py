@@ -15,7 +15,7 @@ README = (ROOT / "README.md").read_text()
 OWN = Path(sys.executable)
 PACKAGES = next(OWN.parents[1].glob("lib/python*/site-packages"))
 INSTALL = "ansible-galaxy collection install"
-PUBLISHED = f"{INSTALL} kubegpu.autoscale"
+FROM_GIT = f"{INSTALL} git+https://github.com/kubegpu/autoscale"
 # A new virtual environment has the packages of the tests: pip has nothing to fetch, and still checks each name.
 PYTHON = f"""#!/bin/sh
 {OWN} "$@" || exit
@@ -51,7 +51,7 @@ class Home:
         path.chmod(0o755)
 
     def paste(self, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run the lines until one fails. The tarball replaces the name on Galaxy, as README says."""
+        """Run the lines until one fails. The tarball replaces the repository."""
         settings = {
             "LC_ALL": "C.UTF-8",
             "ANSIBLE_NOCOLOR": "1",
@@ -60,7 +60,7 @@ class Home:
         }
         path = f"{self._programs}:{OWN.parent}:/usr/bin:/bin:/usr/sbin:/sbin"
         done = subprocess.run(
-            ["bash", "-ec", text.replace(PUBLISHED, f"{INSTALL} {self._tarball}")],
+            ["bash", "-ec", text.replace(FROM_GIT, f"{INSTALL} {self._tarball}")],
             cwd=self.folder,
             env={"HOME": str(self.folder), "PATH": path, **settings, **environment},
             stdin=subprocess.DEVNULL,

@@ -20,6 +20,7 @@ from collection import ROOT
 from control_plane import ControlPlane
 from kubernetes import client
 from playbook import run_playbook
+from readme import FROM_GIT, INSTALL
 from workloads import Workloads
 
 # The first line for a cluster without the parts of a chain.
@@ -179,7 +180,9 @@ def test_the_one_command_of_the_readme(tmp_path: Path, options: dict[str, Any]) 
     [packages, command] = re.findall(r"^uv run --no-project (.*?) -- sh -c '(.*?)'$", readme, re.MULTILINE | re.DOTALL)[
         0
     ]
-    wanted = {
+    python, packages = packages.split(" --with ", 1)
+    assert python == "--python '>=3.11'"
+    wanted = {"distlib"} | {
         line.partition(">=")[0] for line in (ROOT / "requirements.txt").read_text().splitlines() if line[0] != "#"
     }
     assert set(packages.replace("--with", "").split()) == set(wanted)
@@ -188,9 +191,8 @@ def test_the_one_command_of_the_readme(tmp_path: Path, options: dict[str, Any]) 
     shutil.copytree(core, tmp_path / ".ansible" / "collections" / "ansible_collections" / "kubernetes" / "core")
     (tmp_path / ".kube").mkdir()
     shutil.copy(options.pop("kubegpu_kubeconfig"), tmp_path / ".kube" / "config")
-    name = "collection install kubegpu.autoscale"
-    assert name in command
-    command = command.replace(name, f"collection install {tarball.build(tmp_path)}")
+    assert FROM_GIT in command
+    command = command.replace(FROM_GIT, f"{INSTALL} {tarball.build(tmp_path)}")
     done = subprocess.run(
         ["sh", "-c", f"{command} --extra-vars '{json.dumps(options)}'"],
         cwd=tmp_path,

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from readme import PUBLISHED, Home, blocks
+from readme import FROM_GIT, Home, blocks
 
 [SITE] = blocks("You have bare servers", "sh")
 [ROLE] = blocks("You need one role", "yaml")
@@ -43,7 +43,7 @@ def test_the_block_for_one_role_runs_in_check_mode(home: Home) -> None:
     assert "[kubegpu.autoscale.nvidia_driver : Plan the driver]" in done.stdout
 
 
-def test_each_block_installs_the_collection_by_the_line_that_is_replaced_without_galaxy() -> None:
-    assert SITE.count(PUBLISHED) == 1
+def test_each_block_installs_the_collection_by_the_line_that_these_tests_replace() -> None:
+    assert SITE.count(FROM_GIT) == 1
     *_, cluster = blocks("You have a cluster", "sh")
-    assert cluster.count(PUBLISHED) == 1
+    assert cluster.count(FROM_GIT) == 1

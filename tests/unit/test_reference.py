@@ -25,4 +25,4 @@ def test_a_playbook_is_listed(name: str) -> None:
 def test_two_commands_do_all() -> None:
     readme = (ROOT / "README.md").read_text()
     assert re.findall(r"^make [a-z-]+", readme, re.MULTILINE) == ["make demo", "make test"]
-    assert len(readme.splitlines()) <= 100  # two screens
+    assert len(readme.splitlines()) <= 160  # three screens, the first of which shows what the commands print
