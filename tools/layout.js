@@ -86,6 +86,23 @@ for (const element of document.body.querySelectorAll("*")) {
     faults.add(`a table is wider than its frame: ${element.scrollWidth} of ${element.clientWidth} px, ${named(element)}`);
 }
 
+// Nobody sees that a table of a report, or one of options, has more columns beside the edge of a phone.
+for (const frame of wide ? [] : document.querySelectorAll(".scroll, .md-typeset__scrollwrap")) {
+  const right = Math.min(frame.getBoundingClientRect().right, edge.clientWidth);
+  const hidden = [...frame.querySelectorAll("thead th")].filter((title) => shown(title) && title.getBoundingClientRect().left > right - 24);
+  const isOurs = frame.matches(".list") || /^(option|key)$/.test(frame.querySelector("thead th")?.textContent.trim());
+  if (isOurs && hidden.length) faults.add(`columns are out of sight: ${hidden.map((title) => quoted(title.textContent)).join(", ")}`);
+}
+for (const cell of document.querySelectorAll(".list td")) {
+  if (shown(cell) && !cell.textContent.trim()) faults.add(`an empty cell: ${quoted(cell.dataset.title || "")} of ${quoted(cell.parentElement.textContent)}`);
+}
+// The first page is what is pasted: a line that is cut is pasted without being read.
+if (wide && location.pathname.endsWith("/site/index.html")) {
+  for (const block of document.querySelectorAll("pre > code")) {
+    if (block.scrollWidth > block.clientWidth + 1) faults.add(`a code block is cut: ${block.scrollWidth} of ${block.clientWidth} px, ${quoted(block.textContent)}`);
+  }
+}
+
 // ---- texts
 
 const boxes = [];

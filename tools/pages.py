@@ -39,7 +39,7 @@ STYLE = """.md-grid { max-width: 80rem }
 .md-typeset code { word-break: normal; overflow-wrap: break-word }
 .md-typeset table:not([class]) { display: table; width: 100% }
 .md-typeset table:not([class]) td, .md-typeset table:not([class]) th { min-width: 0; overflow-wrap: break-word }
-.md-typeset table:not([class]) td:nth-child(4):last-child { overflow-wrap: anywhere }
+.md-typeset table:not([class]) td:nth-child(2):last-child { overflow-wrap: anywhere }
 [data-md-color-scheme="slate"] .md-typeset a code { color: #8ab4f8 }
 .md-nav--secondary { font-size: .6rem }
 .md-nav--secondary .md-ellipsis { overflow: visible; overflow-wrap: anywhere; white-space: normal }
@@ -149,10 +149,7 @@ def plugin_page(name: str, entry: dict[str, Any]) -> str:
     if doc.get("requirements"):
         parts.append("Needs " + ", ".join(map(text, doc["requirements"])) + ".")
     if doc.get("options"):
-        rows = [row for option in sorted(doc["options"].items()) for row in rows_of(*option)]
-        parts.append(
-            "## Options\n\n| option | type | default | what it is |\n| --- | --- | --- | --- |\n" + "\n".join(rows)
-        )
+        parts.append(table("Options", "option", sorted(doc["options"].items())))
     if entry.get("examples"):
         parts.append(f"## Examples\n\n```yaml\n{entry['examples'].strip()}\n```")
     if entry.get("return"):
@@ -163,8 +160,9 @@ def plugin_page(name: str, entry: dict[str, Any]) -> str:
 
 
 def table(title: str, first: str, options: list[tuple[str, dict[str, Any]]]) -> str:
+    """Two columns, so that a phone shows both."""
     rows = "\n".join(row for option in options for row in rows_of(*option))
-    return f"## {title}\n\n| {first} | type | default | what it is |\n| --- | --- | --- | --- |\n{rows}"
+    return f"## {title}\n\n| {first} | what it is |\n| --- | --- |\n{rows}"
 
 
 def rows_of(name: str, option: dict[str, Any], above: str = "") -> Iterator[str]:
@@ -175,8 +173,8 @@ def rows_of(name: str, option: dict[str, Any], above: str = "") -> Iterator[str]
     told = text(" ".join(_list(option.get("description", ""))))
     if option.get("choices"):
         told += " One of " + ", ".join(f"`{choice}`" for choice in option["choices"]) + "."
-    shown = breakable(json.dumps(default)) if default not in ("", None, "required") else default or ""
-    yield f"| {breakable(path)} | {kind} | {shown} | {told} |".replace("\n", " ")
+    shown = f"default {breakable(json.dumps(default))}" if default not in ("", None, "required") else default or ""
+    yield f"| {breakable(path)}<br>{', '.join(filter(None, (kind, shown)))} | {told} |".replace("\n", " ")
     for inner in ("suboptions", "contains"):
         for key, value in (option.get(inner) or {}).items():
             yield from rows_of(key, value, f"{path}.")

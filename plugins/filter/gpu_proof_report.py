@@ -38,6 +38,10 @@ options:
     description: The error of the run. Empty if it did not fail.
     type: str
     default: ""
+  cluster:
+    description: The name of the cluster, for V(html).
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -60,10 +64,9 @@ _value:
 """
 
 _FORMATS = ("text", "summary", "html", "junit")
-_FILES = {"html": proof_page, "junit": proof_junit}
 
 
-def gpu_proof_report(proof: Mapping[str, Any] | None, format: str = "text", error: str = "") -> Any:
+def gpu_proof_report(proof: Mapping[str, Any] | None, format: str = "text", error: str = "", cluster: str = "") -> Any:
     """A proof in one of the formats.
 
     Raises: AnsibleFilterError if the format is unknown, or if the input is not a result of gpu_proof.
@@ -73,7 +76,9 @@ def gpu_proof_report(proof: Mapping[str, Any] | None, format: str = "text", erro
     try:
         if format == "summary":
             return proof_summary(proof, error)
-        return _FILES[format](proof or {}, error) if format in _FILES else proof_lines(proof or {})
+        if format == "junit":
+            return proof_junit(proof or {}, error)
+        return proof_page(proof or {}, error, cluster) if format == "html" else proof_lines(proof or {})
     except (KeyError, TypeError, AttributeError) as err:
         raise AnsibleFilterError(f"gpu_proof_report: this is no result of gpu_proof: {err!r}") from err
 

@@ -45,6 +45,10 @@ def first_of_all(errors: Sequence[HopError]) -> HopError:
     return HopError(first.hop, first.seen, first.fix, first.result, others, first.cause)
 
 
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def enumeration(names: Sequence[str]) -> str:
     rest = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {rest} more" if rest > 0 else "")

@@ -180,8 +180,8 @@ def test_the_one_command_of_the_readme(tmp_path: Path, options: dict[str, Any]) 
     [packages, command] = re.findall(r"^uv run --no-project (.*?) -- sh -c '(.*?)'$", readme, re.MULTILINE | re.DOTALL)[
         0
     ]
-    python, packages = packages.split(" --with ", 1)
-    assert python == "--python '>=3.11'"
+    python, packages = packages.split("--with ", 1)
+    assert python.split() == ["--python", "'>=3.11'", "\\"]
     wanted = {"distlib"} | {
         line.partition(">=")[0] for line in (ROOT / "requirements.txt").read_text().splitlines() if line[0] != "#"
     }

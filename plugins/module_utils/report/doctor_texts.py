@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import enumeration
+from ..errors import counted, enumeration
 from ..hops import Hop
 
 Report = Mapping[str, Any]
@@ -52,10 +52,6 @@ def servers_of(report: Report) -> str:
     servers = report["servers"]
     examined = sum(server["status"] == "examined" for server in servers)
     return f"{examined} of {counted(len(servers), 'server')} examined" if servers else ""
-
-
-def counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def headline(report: Report) -> str:

@@ -39,20 +39,23 @@ def breakable(text: str) -> list[Child]:
 
 
 def figures_table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]], *, label: str = "") -> Element:
-    """A table that scrolls on narrow screens: a name per row, then figures. label: for screen readers."""
+    """A table whose rows are lists on narrow screens: a name per row, then figures. label: for screen readers."""
     titles = [element("th", title, scope="col", class_="figures" if at else None) for at, title in enumerate(head)]
     body = [
         element(
             "tr",
             element("th", breakable(name), scope="row"),
-            [element("td", figure, class_="figures") for figure in figures],
+            [
+                element("td", figure, class_="figures", data_title=title)
+                for title, figure in zip(head[1:], figures, strict=True)
+            ],
         )
         for name, *figures in rows
     ]
     return element(
         "div",
         element("table", element("caption", caption), element("thead", element("tr", titles)), element("tbody", body)),
-        class_="scroll",
+        class_="scroll list",
         role="region",
         aria_label=f"{label or head[0]}, table",
         tabindex="0",

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element
 
+from ..errors import counted
 from .doctor_texts import (
     Report,
     at_minute,
     cluster_of,
-    counted,
     headline,
     last,
     name_of,

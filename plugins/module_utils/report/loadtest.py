@@ -8,10 +8,11 @@ from textwrap import wrap
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from ..errors import counted
 from ..loadtest.shapes import LOAD
 from ..loadtest.stage_results import SENT
 from ..loadtest.verdict import Passed, judge, passed_stages
-from .doctor_texts import at_minute, clean, counted, name_of
+from .doctor_texts import at_minute, clean, name_of
 from .elements import breakable, element
 from .page import page
 from .plot import (
@@ -146,19 +147,24 @@ def loadtest_page(run: Run) -> str:
 
 
 def table(name: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Element:
-    """In a frame that scrolls where the page is narrow."""
+    """A table whose rows are lists on narrow screens."""
     return element(
         "div",
         element(
             "table",
             element("thead", element("tr", [element("th", title, scope="col") for title in titles])),
-            element("tbody", [element("tr", [element("td", breakable(cell)) for cell in row]) for row in rows]),
+            element("tbody", [_row(titles, row) for row in rows]),
         ),
-        class_="scroll",
+        class_="scroll list",
         role="region",
         aria_label=f"{name}, table",
         tabindex="0",
     )
+
+
+def _row(titles: Sequence[str], cells: Sequence[str]) -> Element:
+    shown = zip(titles, cells, strict=True)
+    return element("tr", [element("td", breakable(cell), data_title=title) for title, cell in shown])
 
 
 def _stages(run: Run) -> list[Element]:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from ..errors import enumeration
-from .doctor_texts import clean, counted, number
+from ..errors import counted, enumeration
+from .doctor_texts import clean, number
 from .elements import element, figures_table
 from .junit import cases_xml
 from .page import page
+from .status_symbol import light
 
 # The result of the module gpu_proof.
 Proof = Mapping[str, Any]
@@ -52,14 +53,16 @@ def proof_summary(proof: Proof | None, error: str = "") -> str:
     return clean("; ".join(parts)) + seconds
 
 
-def proof_page(proof: Proof, error: str = "") -> str:
-    """error: why the run failed; empty if it did not."""
+def proof_page(proof: Proof, error: str = "", cluster: str = "") -> str:
+    """error: why the run failed; empty if it did not. cluster: its name."""
     title = "The proof failed" if error else "Proof"
+    facts = {"Cluster": cluster, "Time": proof["generated_at"]}
     return page(
         title,
-        element("h1", title),
+        element("div", light(_state(proof, error)), element("h1", title), class_="verdict"),
         element("p", clean(proof_summary(proof))),
-        element("pre", clean(error)) if error else element("p", f"{proof['generated_at']}"),
+        element("dl", [_fact(name, fact) for name, fact in facts.items() if fact], class_="facts"),
+        *([element("pre", clean(error))] if error else []),
         *_tables(proof),
     )
 
@@ -77,20 +80,37 @@ def proof_junit(proof: Proof, error: str = "") -> str:
     return cases_xml("gpu_proof", proof["generated_at"], proof["seconds"], judged)
 
 
+def _fact(name: str, fact: str) -> Element:
+    return element("div", element("dt", name), element("dd", clean(fact)))
+
+
+def _state(proof: Proof, error: str) -> str:
+    """A status of the doctor: unknown if nothing is proven, partial if something is not."""
+    found = {row["status"] for row in [*proof["nodes"], proof["chain"]]}
+    if error or "failed" in found:
+        return "broken"
+    proven = found & {"proven", "kept"}
+    if proven and (proof["chain"].get("decision") or {}).get("late"):
+        return "warning"
+    if proven and proof["nodes"]:
+        return "partial" if found & {"due", "waiting"} else "ok"
+    return "unknown"
+
+
 def _tables(proof: Proof) -> Iterator[Element]:
     rows = [
         (row["node"], _WORDS[row["status"]], f"{row['gpus']} of {row['of']}", _seconds(row["seconds"]), _remark(row))
         for row in proof["nodes"]
     ]
     yield figures_table("CUDA on the GPUs of each node", ("Node", "Result", "GPUs", "Seconds", "Remark"), rows)
-    hops = [(hop["title"], _seconds(hop["seconds"])) for hop in proof["chain"]["hops"]]
+    hops = [(hop["title"], _hop_seconds(hop)) for hop in proof["chain"]["hops"]]
     if hops:
         yield figures_table("A temporary workload, hop by hop", ("Hop", "Seconds"), hops)
-    yield element("p", clean("; ".join(_chain_lines(proof["chain"]))))
+    yield element("p", clean("; ".join(_outcome(proof["chain"]))))
 
 
 def _seconds(value: float) -> str:
-    return f"{value:.1f}" if value else ""
+    return f"{value:.1f}" if value else "-"
 
 
 def _remark(row: Mapping[str, Any]) -> str:
@@ -107,12 +127,18 @@ def _node(row: Mapping[str, Any]) -> str:
 
 
 def _chain_lines(chain: Mapping[str, Any]) -> list[str]:
-    lines = [f"{hop['title']}: {hop['seconds']:.1f} s" for hop in chain["hops"]]
+    return [*(f"{hop['title']}: {_hop_seconds(hop)} s" for hop in chain["hops"]), *_outcome(chain)]
+
+
+def _outcome(chain: Mapping[str, Any]) -> Iterator[str]:
     if chain["status"] == "proven":
-        lines.append(f"Decision: {_decision(chain['decision'])}")
+        yield f"Decision: {_decision(chain['decision'])}"
     elif chain["status"] != "off":
-        lines.append(clean(f"Workload: {_WORDS[chain['status']]}: {chain['reason']}"))
-    return lines
+        yield clean(f"Workload: {_WORDS[chain['status']]}: {chain['reason']}")
+
+
+def _hop_seconds(hop: Mapping[str, Any]) -> str:
+    return f"{hop['seconds']:.1f}" if hop["seconds"] >= 0.05 else "< 0.1"
 
 
 def _decision(decision: Mapping[str, Any]) -> str:
@@ -144,7 +170,7 @@ def _nodes_summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"{_UNREQUESTED['visible']} on {enumeration(visible)}"
     partial = [row["node"] for row in rows if row["text"]]
     if partial:
-        yield f"GPUs in use on {enumeration(partial)} NOT PROVEN"
+        yield f"GPUs in use on {enumeration(partial)} left out"
 
 
 def _chain_summary(chain: Mapping[str, Any]) -> Iterator[str]:

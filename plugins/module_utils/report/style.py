@@ -123,6 +123,14 @@ td, tbody th { overflow-wrap: break-word; min-width: 5rem; }
 tbody th { min-width: 9rem; }
 td.figures { white-space: nowrap; min-width: 0; }
 
+@media (max-width: 47.99rem) {
+  .list table, .list caption, .list tbody, .list tr, .list td, .list tbody th { display: block; }
+  .list thead { position: absolute; left: -100rem; }
+  .list tr { padding: .5rem .75rem; border-top: 1px solid var(--edge); }
+  .list td, .list tbody th { border: 0; padding: .1rem 0; min-width: 0; text-align: left; white-space: normal; }
+  .list td[data-title]::before { content: attr(data-title) ": "; color: var(--quiet); }
+}
+
 .plots { grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); margin-top: 1rem; }
 .plots .card { max-width: 42rem; }
 .card.wide { max-width: 44rem; margin: 1rem 0; }

@@ -103,7 +103,7 @@ def test_each_layout_of_labels_is_understood(layout: str) -> None:
     found = cluster.report()
     assert ids(found) == []
     summary = next(hop["summary"] for hop in found["hops"] if hop["id"] == "labels")
-    assert summary == f"2 pods are named by {layout}namespace, {layout}pod"
+    assert summary == f"2 pods named by {layout}namespace, {layout}pod"
 
 
 def test_a_target_that_names_the_namespace_only() -> None:

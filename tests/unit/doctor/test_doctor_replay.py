@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.filter.gpu_autoscaler_manifests import gpu_autoscaler_manifests
 from replay import CASES, CLUSTERS, Replay
@@ -39,6 +41,14 @@ def test_each_answer_is_asked_for(name: str, case: str) -> None:
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_each_says_where_its_answers_are_from(name: str) -> None:
     assert CLUSTERS[name]["origin"] in ("written", "captured")
+
+
+@pytest.mark.parametrize(("name", "case"), [*((name, "") for name in CLUSTERS), *CASES])
+def test_one_of_a_kind_is_not_plural(name: str, case: str) -> None:
+    summaries = [hop["summary"] for hop in Replay(name, case).examine()["hops"]]
+    assert [
+        text for text in summaries if re.search(r"(?<![\w.])1 (GPU )?(pods|nodes|metrics|autoscalers)\b", text)
+    ] == []
 
 
 def test_the_lab_was_captured_with_the_rules_of_today() -> None:

@@ -13,7 +13,7 @@ from replay import Replay
 
 REPORT, TABLE = (block.splitlines() for block in re.findall(r"^```text\n(.*?)^```", README, re.MULTILINE | re.DOTALL))
 # As the lines are wrapped in a text without a terminal.
-WIDTH = 110
+WIDTH = 98
 
 
 def test_the_report_is_the_doctors() -> None:

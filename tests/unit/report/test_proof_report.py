@@ -72,7 +72,7 @@ def test_what_was_proven_before() -> None:
             "NOT PROVEN on gpu1: 1 of 1",
         ),
         (proof(**chain("waiting", "no GPU is free")), "scaling NOT PROVEN: no GPU is free"),
-        (proof(node(gpus=6, text="2 of 8 GPUs are in use: ml/chat")), "GPUs in use on gpu1 NOT PROVEN"),
+        (proof(node(gpus=6, text="2 of 8 GPUs are in use: ml/chat")), "GPUs in use on gpu1 left out"),
         (proof(nodes=[]), "NOT PROVEN, no node offers a GPU"),
         (proof(node(status="due")), "would be proven on gpu1: new"),
     ],
@@ -122,3 +122,30 @@ def test_a_test_case_passes_only_if_it_was_proven(status: str) -> None:
 def test_a_run_that_failed_and_found_nothing_has_cases() -> None:
     (suite,) = ElementTree.fromstring(proof_junit(proof(nodes=[], **chain("off", "")), "HPA -> ml: broken").encode())
     assert [(case.get("name"), case[0].tag) for case in suite] == [("CUDA", "skipped"), ("the run", "failure")]
+
+
+@pytest.mark.parametrize(
+    ("found", "error", "status"),
+    [
+        (proof(), "", "ok"),
+        (proof(node(gpus=7, text="1 of 8 GPUs are in use: ml/chat")), "", "ok"),
+        (proof(chain={**proof()["chain"], "decision": {**DECISION, "late": True}}), "", "warning"),
+        (proof(node(), node("gpu2", status="waiting")), "", "partial"),
+        (proof(node(status="failed")), "", "broken"),
+        (proof(), "a -> b: wrong", "broken"),
+        (proof(nodes=[]), "", "unknown"),
+        (proof(node(status="waiting"), **chain("waiting", "no GPU is free")), "", "unknown"),
+    ],
+)
+def test_the_page_has_a_status_and_the_cluster(found: dict[str, Any], error: str, status: str) -> None:
+    shown = proof_page(found, error, "gpus-in-europe")
+    assert f'class="light {status}"' in shown
+    assert "<dt>Cluster</dt><dd>gpus-in-europe</dd>" in shown
+
+
+def test_no_cell_is_empty_and_no_time_is_zero() -> None:
+    quick = proof(node(status="kept", reason=AT, seconds=0.0))
+    quick["chain"]["hops"].append({"hop": "metrics_api", "title": "The metrics API serves it", "seconds": 0.0})
+    assert proof_lines(quick)[2] == "The metrics API serves it: < 0.1 s"
+    assert "></td>" not in proof_page(quick)
+    assert "0.0" not in proof_page(quick).partition("</style>")[2].replace("10.0", "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...diagnosis.check import CheckResult, FindingTypes, check
-from ...errors import enumeration
+from ...errors import counted, enumeration
 from ...hops import Hop
 from ...kube.capacity import NVIDIA, gpus_of
 from ...kube.objects import youngest
@@ -199,7 +199,7 @@ def device_classes(state: State) -> Iterator[CheckResult]:
 
 def summary(state: State) -> str:
     devices = sum(state.claimable_devices.values())
-    plugins = f"{len(state.agents.pods_of(state.agents.plugins))} pods of the device plugin"
+    plugins = f"{counted(len(state.agents.pods_of(state.agents.plugins)), 'pod')} of the device plugin"
     return f"{devices} GPUs can be claimed, {plugins}" if devices else plugins
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...diagnosis.check import ALL, CheckResult, FindingTypes, check
+from ...errors import counted
 from ...hops import Hop
 from ...kube.capacity import NVIDIA, gpus_of
 from ...kube.known_components import EXPORTER
@@ -350,7 +351,7 @@ def _offers_more_than_it_has(offered: Mapping[str, int], gpus: Sequence[Mapping[
 def summary(state: State) -> str:
     if not state.agents.exporter_pods:
         return "an exporter that is not a DaemonSet of this cluster"
-    return f"{len(state.agents.exporter_pods)} pods of dcgm-exporter"
+    return f"{counted(len(state.agents.exporter_pods), 'pod')} of dcgm-exporter"
 
 
 def nothing(state: State) -> str:

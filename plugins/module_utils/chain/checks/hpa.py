@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
-from ...errors import enumeration
+from ...errors import counted, enumeration
 from ...hops import Hop
 from ...kube.objects import condition, key_of, name_of, owners, youngest
 from ...kube.quantity import parse_quantity
@@ -323,7 +323,7 @@ def _paused_by_keda(state: State, autoscaler: AutoscalerState, annotation: str) 
 
 
 def summary(state: State) -> str:
-    return f"{len(state.autoscalers)} autoscalers were checked"
+    return f"{counted(len(state.autoscalers), 'autoscaler')} checked"
 
 
 def nothing(state: State) -> str:

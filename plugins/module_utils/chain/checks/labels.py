@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...diagnosis.check import ALL, CheckResult, FindingTypes, check
+from ...errors import counted
 from ...hops import Hop
 from ...kube.objects import Key, Manifest, labels_of, youngest
 from ...kube.resource_claims import limits_of
@@ -121,7 +122,7 @@ def some_pod_is_named(state: State) -> Iterator[CheckResult]:
     yield CheckResult(
         EXPORTER_NO_POD_LABELS,
         "series DCGM_FI_*",
-        f"{len(labels)} kinds of series, none names a pod; {len(users)} autoscalers have pods with GPUs",
+        f"{len(labels)} kinds of series, none names a pod of {counted(len(users), 'autoscaler')} with GPUs",
         frozenset({ALL}),
         youngest(
             [
@@ -231,7 +232,7 @@ def summary(state: State) -> str:
         else "namespace, pod"
         for row in rows
     }
-    return f"{len({row.pod for row in rows})} pods are named by {' and by '.join(sorted(layouts))}"
+    return f"{counted(len({row.pod for row in rows}), 'pod')} named by {' and by '.join(sorted(layouts))}"
 
 
 def nothing(state: State) -> str:

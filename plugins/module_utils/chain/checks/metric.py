@@ -8,7 +8,7 @@ from ...autoscaling.replicas import DEFAULT_TOLERANCE
 from ...autoscaling.spec import EXTERNAL
 from ...autoscaling.spec import PODS as PODS_METRIC
 from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
-from ...errors import enumeration
+from ...errors import counted, enumeration
 from ...hops import Hop
 from ...kube.objects import youngest
 from ..state.api import ApiState
@@ -180,7 +180,7 @@ def _difference(metric: MetricState, name: str) -> str:
 
 
 def summary(state: State) -> str:
-    return f"{sum(len(autoscaler.metrics) for autoscaler in state.autoscalers)} metrics are checked"
+    return f"{counted(sum(len(autoscaler.metrics) for autoscaler in state.autoscalers), 'metric')} checked"
 
 
 def nothing(state: State) -> str:

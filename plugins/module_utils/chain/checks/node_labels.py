@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...diagnosis.check import CheckResult, FindingTypes, check
+from ...errors import counted
 from ...hops import Hop
 from ..daemon_sets import missing_on, nodes_without_exporter
 from ..state.cluster import State
@@ -38,7 +39,7 @@ def exporter_labels(state: State) -> Iterator[CheckResult]:
 
 
 def summary(state: State) -> str:
-    return f"{len(state.gpu_nodes)} GPU nodes have the labels that the exporter selects"
+    return f"the labels that the exporter selects are on {counted(len(state.gpu_nodes), 'GPU node')}"
 
 
 def nothing(state: State) -> str:

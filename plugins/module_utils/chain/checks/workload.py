@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 
 from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
+from ...errors import counted
 from ...hops import Hop
 from ...kube.capacity import pods_within, replicas_that_fit
 from ...kube.node_pools import nodes_are_added
@@ -287,7 +288,7 @@ def rollout_goes_on(state: State) -> Iterator[CheckResult]:
 
 
 def summary(state: State) -> str:
-    return f"{sum(len(autoscaler.ready_pods) for autoscaler in state.autoscalers)} pods are ready"
+    return f"{counted(sum(len(autoscaler.ready_pods) for autoscaler in state.autoscalers), 'pod')} ready"
 
 
 def nothing(state: State) -> str:
