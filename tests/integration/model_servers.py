@@ -29,8 +29,9 @@ def model_server(folder: Path, model: str, port: int, *options: str) -> Abstract
     return _server(folder, DEMO / "chart" / "files" / "serve.py", port, model, *options)
 
 
-def sample_server(folder: Path, port: int) -> AbstractContextManager[subprocess.Popen[bytes]]:
-    return _server(folder, ROOT / "roles" / "gpu_workload" / "files" / "sample_service.py", port)
+def sample_server(folder: Path, port: int, *options: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """options: of sample_service.py."""
+    return _server(folder, ROOT / "roles" / "gpu_workload" / "files" / "sample_service.py", port, *options)
 
 
 @contextmanager

@@ -4,12 +4,16 @@ POST or GET /v2/models/NAME/infer     occupies the GPU for what the model costs,
                                       Where the queue is full it answers 503 with Retry-After.
 GET /healthz                          200 while the GPU works
 GET /metrics                          what waits, runs and was served, in Prometheus' text format
+
+After SIGTERM it answers the requests that it has, and ends. The pod's preStop hook delays the signal until no other
+requests come.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import threading
 import time
@@ -77,6 +81,7 @@ class Model:
 
 
 class Server(ThreadingHTTPServer):
+    daemon_threads = False  # server_close() waits for requests that are being answered
     request_queue_size = 256
 
     def __init__(self, port: int, model: Model) -> None:
@@ -134,6 +139,8 @@ def main() -> None:
     except CudaError as error:
         sys.exit(f"serve: {error}")
     with Server(arguments.port, Model(arguments.model, gpu, arguments.milliseconds, arguments.queue)) as server:
+        # Not in this thread: it is the one that serves. A first process ignores the signal unless it handles it.
+        signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
         print(f"model {arguments.model} on port {server.server_port} with {gpu.name}", flush=True)
         server.serve_forever(poll_interval=0.1)
 
