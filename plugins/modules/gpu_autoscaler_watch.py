@@ -107,6 +107,13 @@ result:
       description: Pods that were created during that time, with the seconds until each was scheduled and ready.
       type: list
       elements: dict
+    ends:
+      description:
+        - Pods of the target that ended, each with C(name), C(began_s) and C(ended_s).
+        - C(began_s) is the time in Unix seconds at which it was first seen terminating. C(ended_s) is the time at which
+          it was gone, and V(null) if it was not.
+      type: list
+      elements: dict
     ready_pods:
       description: Ready pods of the target at the end, each with C(name), C(uid), C(address) and C(ports).
       type: list
@@ -133,6 +140,7 @@ result:
         message: "New size: 3; reason: pods metric gpu above target"
     pods:
       - {name: inference-5d6c9f-x2x9k, made: "2026-11-18T11:06:44+00:00", scheduled_s: 0, ready_s: 9}
+    ends: []
     ready_pods:
       - {name: inference-5d6c9f-x2x9k, uid: 0b6f0c1e-6d5a-4b0e-9f55-1f7b9a3f5a11, address: 10.244.1.7, ports: [8000]}
     targets: {gpu: 60.0}

@@ -1,7 +1,7 @@
 """What servers do with requests while they end: each as a process that gets SIGTERM, as the kubelet sends it.
 
-A proxy learns of the end of a pod later than its server, so clients go on for a moment. What a `preStop` does is that the
-signal comes only after that moment.
+A proxy learns of the end of a pod later than its server, so clients go on for a moment. A `preStop` hook delays the
+signal until that moment is over.
 """
 
 from __future__ import annotations

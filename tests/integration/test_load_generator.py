@@ -33,8 +33,8 @@ FULL = 'data: {"error": {"message": "The engine is currently busy", "code": 503}
 
 
 class Handler(BaseHTTPRequestHandler):
-    """An answer by its path: /slow takes half a second, /hang never ends, /404, /three serves three at a time; and
-    the streams of an OpenAI API.
+    """An answer by its path: /slow takes half a second, /hang never ends, /404, /three serves three at a time, /envoy
+    is a proxy whose pod has gone; and the streams of an OpenAI API, of which /stream-broken ends between two chunks.
     """
 
     protocol_version = "HTTP/1.1"
@@ -54,11 +54,13 @@ class Handler(BaseHTTPRequestHandler):
         status = int(self.path[1:]) if self.path[1:].isdecimal() else 200
         if self.path == "/three":
             status = self._taking_a_place()
-        self.send_response(status)
+        text = b"upstream connect error or disconnect/reset before headers" if self.path == "/envoy" else b""
+        self.send_response(503 if text else status)
         if status == 301:
             self.send_header("Location", "/slow")
-        self.send_header("Content-Length", "0")
+        self.send_header("Content-Length", str(len(text)))
         self.end_headers()
+        self.wfile.write(text)
 
     do_GET = do_POST
 
@@ -81,7 +83,10 @@ class Handler(BaseHTTPRequestHandler):
             self._chunks(0.1, ROLE)
             time.sleep(0.1)
             self._chunks(0.1, WORD, WORD, WORD, WORD, USAGE)
-        self.wfile.write(b"0\r\n\r\n")
+        if self.path == "/stream-broken":
+            self.close_connection = True
+        else:
+            self.wfile.write(b"0\r\n\r\n")
 
     def _chunks(self, each_s: float, *texts: str) -> None:
         for text in texts:
@@ -181,6 +186,8 @@ def test_a_stream_is_read_while_it_arrives(tmp_path: Path, server: str) -> None:
         ("/503", "rejected", None),
         ("/529", "rejected", None),
         ("/stream-full", "refused_in_stream", None),
+        ("/stream-broken", "failed", "a stream ended without its last chunk"),
+        ("/envoy", "failed", "status 503"),
         ("/404", "failed", "status 404"),
         ("/301", "failed", "status 301, which is not followed: use the address that it leads to"),
         ("/hang", "timed_out", None),
@@ -191,6 +198,9 @@ def test_what_came_of_requests(tmp_path: Path, server: str, path: str, outcome: 
     load = figures["parts"][0]
     assert {name: load[name] for name in load if load[name]} == {outcome: 10}
     assert figures["reasons"] == ({reason: 10} if reason else {})
+    failed_at = figures["failed_at"]
+    assert sum(many for _second, many in failed_at) == (10 if outcome == "failed" else 0)
+    assert all(0 <= second <= 3 for second, _many in failed_at)
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:

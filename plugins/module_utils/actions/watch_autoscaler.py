@@ -19,7 +19,7 @@ from ..hops import Hop
 from ..kube.label_selectors import format_selector
 from ..kube.objects import condition, containers_of, key_of, made_s, unix
 from ..loadtest.job import exits
-from ..loadtest.watched import Samples, pod_targets, sample_of
+from ..loadtest.watched import Ends, Samples, pod_targets, sample_of
 from .outcome import Outcome
 
 # The API server's default for an HPA.
@@ -57,7 +57,7 @@ def watch_autoscaler(
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Outcome:
-    """Returns: `began_s` and `ended_s` in Unix seconds, `samples`, `events` and `pods`, and the HPA's own figures.
+    """Returns: `began_s` and `ended_s` in Unix seconds, `samples`, `events`, `pods`, `ends`, and the HPA's own figures.
 
     Raises: HopError if there is no such autoscaler or target, or if the load does not begin.
     """
@@ -66,10 +66,11 @@ def watch_autoscaler(
     passed_s = _wait_for_load(kube, watch, clock, sleep) if watch.job else 0.0
     # Existing events are skipped later by name, because this clock may differ from the cluster's.
     events_before = {_event_key(event) for event in _events(kube, watch, hpa)}
-    pods_before = {pod["metadata"]["name"] for pod in _pods(kube, watch, _target(kube, watch, hpa, resource))}
+    pods = _pods(kube, watch, _target(kube, watch, hpa, resource))
+    pods_before = {pod["metadata"]["name"] for pod in pods}
     began_s = clock() - passed_s
     end_s = began_s + watch.seconds if watch.end_s is None else watch.end_s
-    samples = Samples()
+    samples, ends = Samples(), Ends()
     values: list[dict[str, Any]] = []
     metrics_api = MetricsApi(kube.get_raw)
     while True:
@@ -77,6 +78,8 @@ def watch_autoscaler(
         target = _target(kube, watch, hpa, resource)
         ready = int((target.get("status") or {}).get("readyReplicas") or 0)
         samples.add(sample_of(hpa, ready, round(clock(), 2)))
+        pods = _pods(kube, watch, target)
+        ends.add(pods, round(clock(), 2))
         if watch.pod and (seen := _values_of(metrics_api, watch, pod_targets(hpa))):
             values.append({"time_s": round(clock(), 2), "values": seen})
         left_s = end_s - clock()
@@ -86,7 +89,6 @@ def watch_autoscaler(
     spec = hpa["spec"]
     behavior = spec.get("behavior") or {}
     down = behavior.get("scaleDown") or {}
-    pods = _pods(kube, watch, target)
     return Outcome(
         result={
             "began_s": round(began_s, 2),
@@ -99,6 +101,7 @@ def watch_autoscaler(
             "samples": samples.as_dicts(),
             "events": _in_order(event for event in _events(kube, watch, hpa) if _event_key(event) not in events_before),
             "pods": [_start(pod) for pod in pods if pod["metadata"]["name"] not in pods_before],
+            "ends": ends.as_dicts(),
             "ready_pods": [_place(pod) for pod in pods if _serves(pod)],
             "targets": pod_targets(hpa),
             "values": values,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .shapes import LOAD
@@ -13,6 +13,9 @@ SENT = ("served", "rejected", "refused_in_stream", "failed", "timed_out")
 OUTCOMES = (*SENT, "dropped")
 _TIMES = ("latency_ms", "ttft_ms")
 _STATISTICS = ("p50", "p95", "p99")
+
+# The generator's clock begins up to a second and a look before the watch's.
+_CLOCKS_S = 2.0
 
 Answers = dict[str, Any]
 
@@ -48,6 +51,48 @@ def _answers(got: Mapping[str, Any]) -> Answers:
         **{times: _rounded(got.get(times)) for times in _TIMES},
         "tokens": int(got.get("tokens", 0)),
     }
+
+
+def scale_downs(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Times at which pods of the workload ended, in their order. Pods that ended together are one scale-down.
+
+    pods: names. began_s, ended_s: seconds of the test; ended_s is None if a pod was not gone in the end.
+    lost: requests that failed meanwhile, streams included; None for a generator that does not report when.
+    """
+    test_s = float(run["began_s"])
+    found: list[dict[str, Any]] = []
+    for end in _ends(run):
+        row = {"pods": [end["name"]], "began_s": end["began_s"], "ended_s": end["ended_s"]}
+        last = found[-1] if found else None
+        if last and (last["ended_s"] is None or row["began_s"] <= last["ended_s"] + _CLOCKS_S):
+            last["pods"].append(end["name"])
+            last["ended_s"] = (
+                None if None in (last["ended_s"], row["ended_s"]) else max(last["ended_s"], row["ended_s"])
+            )
+        else:
+            found.append(row)
+    failed_at = (run.get("requests") or {}).get("failed_at")
+    for row in found:
+        row["began_s"] = round(row["began_s"] - test_s, 1)
+        row["ended_s"] = None if row["ended_s"] is None else round(row["ended_s"] - test_s, 1)
+        row["lost"] = None if failed_at is None else _failed_within(failed_at, row["began_s"], row["ended_s"])
+    return found
+
+
+def _ends(run: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    """Each pod once: it may have ended in several stages, each of which has its own watch."""
+    ends: dict[str, dict[str, Any]] = {}
+    for end in run.get("ends") or ():
+        ends.setdefault(end["name"], dict(end))["ended_s"] = end["ended_s"]
+    return sorted(ends.values(), key=lambda end: end["began_s"])
+
+
+def _failed_within(failed_at: Sequence[Sequence[int]], began_s: float, ended_s: float | None) -> int:
+    return sum(
+        many
+        for second, many in failed_at
+        if second + 1 > began_s - _CLOCKS_S and (ended_s is None or second < ended_s + _CLOCKS_S)
+    )
 
 
 def rejected_percent(got: Mapping[str, Any]) -> float | None:

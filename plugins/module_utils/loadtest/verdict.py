@@ -11,7 +11,7 @@ from typing import Any
 
 from ..autoscaling.controller import Behavior, Controller
 from .shapes import AFTER, BEFORE, LOAD, RISE, Stage, from_dict
-from .stage_results import SENT, answers, counts, goal_problems, settled, settled_goals
+from .stage_results import SENT, answers, counts, goal_problems, scale_downs, settled, settled_goals
 
 # Of all requests: the load is still the requested one.
 TOLERATED_DROPS = 0.01
@@ -112,8 +112,8 @@ def figures(run: Mapping[str, Any]) -> Seen:
 def judge(run: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of a test with its `problems`; an empty list of them is a test that passed.
 
-    run: `began_s`, Unix seconds; `shape` and `stages`, see shapes.py; `samples`, see watched.py; `budget_s`, worst
-         reaction by the periods of the chain or None; `requests` as locustfile.py prints them, or none; `goals`,
+    run: `began_s`, Unix seconds; `shape` and `stages`, see shapes.py; `samples` and `ends`, see watched.py; `budget_s`,
+         worst reaction by the periods of the chain or None; `requests` as locustfile.py prints them, or none; `goals`,
          see stage_results.py; `minimum` and `maximum` of the HPA's replicas, and its `behavior`.
     """
     seen, requests = figures(run), counts(run)
@@ -123,6 +123,7 @@ def judge(run: Mapping[str, Any]) -> dict[str, Any]:
         "budget_s": run.get("budget_s"),
         "requests": requests,
         "stages": _stages(run),
+        "scale_downs": scale_downs(run),
         "goals": dict(run.get("goals") or {}),
         "settled_goals": [
             {"goal": name, "seen": seen_value, "value": value} for name, seen_value, value in settled_goals(run)
@@ -185,7 +186,9 @@ def _failures(run: Mapping[str, Any], requests: Mapping[str, int]) -> Iterator[s
     served = requests.get("served", 0)
     if failed := requests.get("failed", 0):
         reasons = ", ".join(f"{many} x {reason}" for reason, many in (run["requests"].get("reasons") or {}).items())
-        yield f"{failed} requests failed, {served} were served" + (f": {reasons}" if reasons else "")
+        lost = [(row["lost"], row["pods"]) for row in scale_downs(run) if row["lost"]]
+        where = "".join(f", {many} while {', '.join(pods)} ended" for many, pods in lost)
+        yield f"{failed} requests failed, {served} were served{where}" + (f": {reasons}" if reasons else "")
     if timed_out := requests.get("timed_out", 0):
         yield f"{timed_out} requests had no complete answer within their timeout, {served} were served"
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..kube.objects import Manifest
 from ..kube.quantity import parse_quantity
 
 # A look at which nothing has changed is left out when the one before it is no older.
@@ -50,6 +51,41 @@ class Samples:
 
     def as_dicts(self) -> list[dict[str, Any]]:
         return [asdict(sample) for sample in self._kept]
+
+
+@dataclass
+class End:
+    """A pod that ended.
+
+    began_s, ended_s: Unix seconds of the machine that looks: when it was first seen terminating, and when it was gone;
+                      None if it was not gone in the end.
+    """
+
+    name: str
+    began_s: float
+    ended_s: float | None = None
+
+
+class Ends:
+    """Pods that ended, by looks at all pods of the workload."""
+
+    def __init__(self) -> None:
+        self._ends: dict[str, End] = {}
+        self._last: dict[str, str] = {}
+        self._last_s = 0.0
+
+    def add(self, pods: Sequence[Manifest], time_s: float) -> None:
+        """A pod without a grace period is gone without having been seen terminating."""
+        present = {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in pods}
+        for uid in self._last.keys() - present.keys():
+            self._ends.setdefault(uid, End(self._last[uid], self._last_s)).ended_s = time_s
+        for pod in pods:
+            if pod["metadata"].get("deletionTimestamp"):
+                self._ends.setdefault(pod["metadata"]["uid"], End(pod["metadata"]["name"], time_s))
+        self._last, self._last_s = present, time_s
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        return [asdict(end) for end in sorted(self._ends.values(), key=lambda end: (end.began_s, end.name))]
 
 
 def sample_of(hpa: Mapping[str, Any], ready: int, time_s: float) -> Sample:

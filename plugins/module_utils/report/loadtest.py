@@ -40,9 +40,10 @@ _MARKS_S = (5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
 
 def loadtest_headline(run: Run) -> str:
     """The verdict in one line."""
-    problems = judge(run)["problems"]
+    verdict = judge(run)
+    problems, lost = verdict["problems"], _lost(verdict)
     if not problems:
-        return f"{name_of(run)}: the load test passed"
+        return clean(f"{name_of(run)}: the load test passed" + (f", {lost}" if lost else ""))
     return clean(f"{name_of(run)}: {problems[0]}" + (f", and {len(problems) - 1} more" if len(problems) > 1 else ""))
 
 
@@ -87,11 +88,20 @@ def _figures(verdict: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "as few as before", "not so soon, by the HPA's rules" if is_held else _seconds(verdict["minimum_s"])
     if requests := verdict["requests"]:
         yield "requests", ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in requests.items())
+    if lost := _lost(verdict):
+        yield "while pods ended", lost
     for stage in verdict["stages"]:
         if stage["name"] == LOAD:
             yield from _times_under_load(stage, verdict["goals"])
     for row in verdict["settled_goals"]:
         yield f"{row['goal']}, second half of the load", goal_sentence(row["goal"], row["seen"], row["value"])
+
+
+def _lost(verdict: Mapping[str, Any]) -> str:
+    """Requests that failed while pods ended; empty if no pod ended, or if the generator does not report them."""
+    rows = [row for row in verdict["scale_downs"] if row["lost"] is not None]
+    lost = sum(row["lost"] for row in rows)
+    return f"{counted(lost, 'request')} lost in {counted(len(rows), 'scale-down')}" if rows else ""
 
 
 def _times_under_load(stage: Mapping[str, Any], goals: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -140,6 +150,7 @@ def loadtest_page(run: Run) -> str:
             _stages(run),
             _answers(verdict),
             _pods(run),
+            _scale_downs(verdict),
             _events(run),
         ),
         element("footer", "gpu_loadtest of kubegpu.autoscale"),
@@ -213,6 +224,20 @@ def _pods(run: Run) -> list[Element]:
         for pod in pods.values()
     )
     return [element("h2", "New pods"), table("New pods", ("Pod", "Created", "Scheduled after", "Ready after"), rows)]
+
+
+def _scale_downs(verdict: Mapping[str, Any]) -> list[Element]:
+    rows = [
+        (
+            ", ".join(row["pods"]),
+            _seconds(row["began_s"]),
+            "not yet" if row["ended_s"] is None else _seconds(row["ended_s"]),
+            "not reported" if row["lost"] is None else f"{row['lost']:,}",
+        )
+        for row in verdict["scale_downs"]
+    ]
+    titles = ("Pods", "Terminating at", "Gone at", "Requests lost")
+    return [element("h2", "Scale-downs"), table("Scale-downs", titles, rows)] if rows else []
 
 
 def _events(run: Run) -> list[Element]:

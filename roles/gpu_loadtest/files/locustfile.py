@@ -15,6 +15,7 @@ import socket
 import ssl
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,8 @@ MOST_USERS = int(PLAN["most_users"])
 HEADERS = {"User-Agent": "kubegpu-loadtest", **{str(key): str(value) for key, value in PLAN["headers"].items()}}
 BODY = PLAN["body"].encode() or None
 STREAMS = ("text/event-stream", "application/x-ndjson", "application/jsonlines")
+# Envoy answers 503 for a pod whose connection broke, which is no rejection by a full server.
+BROKEN_UPSTREAM = b"upstream connect error"
 BEGINS, FIGURES = "kubegpu-loadtest begins", "kubegpu-loadtest figures"
 # A name is resolved again after so long, as addresses behind it may change. Pods of a cluster have five search domains.
 RESOLVED_S = 5.0
@@ -113,8 +116,8 @@ def ask() -> Answer:
 def _answer(response: http.client.HTTPResponse, began_s: float) -> Answer:
     status = response.status
     if not 200 <= status < 300:
-        response.read()
-        if status in TOO_MUCH:
+        text = response.read()
+        if status in TOO_MUCH and not text.startswith(BROKEN_UPSTREAM):
             return Answer(REJECTED)
         hint = ", which is not followed: use the address that it leads to" if 300 <= status < 400 else ""
         return Answer(FAILED, reason=f"status {status}{hint}")
@@ -126,6 +129,9 @@ def _answer(response: http.client.HTTPResponse, began_s: float) -> Answer:
         stream.line(line)
         if stream.has_token and ttft_ms is None:
             ttft_ms = _ms_since(began_s)
+    # The client takes a connection that is closed between two chunks for the end of the answer.
+    if response.chunked and response.chunk_left is not None:
+        return Answer(FAILED, reason="a stream ended without its last chunk")
     reason = f"error {stream.error} in a stream" if stream.outcome == FAILED else ""
     return Answer(stream.outcome, _ms_since(began_s), ttft_ms, stream.tokens, reason)
 
@@ -139,6 +145,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.reasons, self.second, self.in_flight, self.dropped = Reasons(), Tally(), 0, 0
+        self.failed_at: Counter[int] = Counter()
         self.began_s = time.monotonic()
 
     def ask(self, *tallies: Tally) -> Answer:
@@ -151,6 +158,8 @@ class Watched:
         for tally in (self.second, *tallies):
             tally.add(answer)
         self.reasons.add(answer.reason)
+        if answer.outcome == FAILED:
+            self.failed_at[int(time.monotonic() - self.began_s)] += 1
         events.request.fire(
             request_type=PLAN["method"],
             name=URL.path or "/",
@@ -275,6 +284,8 @@ class Load(User):
         figures = play_levels(watched) if PLAN.get("sweep") else play_stages(watched)
         printing.kill()
         figures["reasons"] = watched.reasons.figures()
+        # By the second in which they failed, counted from the line BEGINS.
+        figures["failed_at"] = sorted(watched.failed_at.items())
         environment.events.quit.add_listener(lambda **_: print(f"{FIGURES} {json.dumps(figures)}", flush=True))
         # Requests that failed are figures, not an error of this process.
         environment.process_exit_code = 0

@@ -111,7 +111,7 @@ def test_the_time_begins_when_the_load_does():
     clock = Clock()
     answers = {
         f"GET {PODS_PATH}": iter(
-            [{"items": items} for items in ([], [pod("Pending")], *[[pod("Running")]] * 2, [], [])]
+            [{"items": items} for items in ([], [pod("Pending")], *[[pod("Running")]] * 2, *[[]] * 9)]
         ),
         f"GET {LOG_PATH}": iter(["starting", "starting\nbegins\n"]),
     }
@@ -190,11 +190,20 @@ def test_how_long_new_pods_took_to_start():
         {"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T11:06:50Z"},
     ]
     waiting = pod("Pending", "chat-waits", creationTimestamp="2020-01-01T11:06:43Z", labels={"app": "chat"})
-    seen = watched({f"GET {PODS_PATH}": iter([{"items": [old]}, {"items": [waiting, old, new]}])})
+    seen = watched({f"GET {PODS_PATH}": iter([{"items": [old]}, *[{"items": [waiting, old, new]}] * 9])})
     assert [(entry["name"], entry["scheduled_s"], entry["ready_s"]) for entry in seen["pods"]] == [
         ("chat-new", 1.0, 9.0),
         ("chat-waits", None, None),
     ]
+
+
+def test_pods_that_end_are_seen_at_each_look():
+    of_chat = {"labels": {"app": "chat"}, "creationTimestamp": "2026-11-18T11:06:41Z"}
+    serving = pod("Running", "chat-a", **of_chat)
+    leaving = pod("Running", "chat-a", **of_chat, deletionTimestamp="2026-11-18T11:08:41Z")
+    items = iter([[serving], [serving], [leaving], [leaving], [], []])
+    seen = watched({f"GET {PODS_PATH}": ({"items": found} for found in items)})
+    assert seen["ends"] == [{"name": "chat-a", "began_s": BEGAN_S + 0.5, "ended_s": BEGAN_S + 1.5}]
 
 
 def test_a_pod_s_own_values_until_the_generator_has_ended():
@@ -217,7 +226,7 @@ def test_a_pod_s_own_values_until_the_generator_has_ended():
     for chat in (serving, leaving):
         chat["spec"] = {"containers": [{"name": "chat", "ports": [{"containerPort": 8000}]}]}
         chat["status"] |= {"conditions": ready, "podIP": "10.244.1.7"}
-    pods = iter([[load], [serving], [load], [load], [done], [serving, leaving]])
+    pods = iter([[load], [serving], [serving], [load], [serving], [load], [serving, leaving], [done]])
     path = "/apis/custom.metrics.k8s.io"
     seen = watched(
         {

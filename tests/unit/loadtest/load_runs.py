@@ -72,6 +72,11 @@ def counted(dropped: int = 0, reasons: dict[str, int] | None = None, **load: Any
     return {"parts": [part(), part(**load), part()], "dropped": dropped, "late_ms": 4.2, "reasons": reasons or {}}
 
 
+def ended(name: str, began_s: float, ended_s: float | None) -> dict[str, Any]:
+    """A pod that ended, in seconds of the test."""
+    return {"name": name, "began_s": BEGAN_S + began_s, "ended_s": ended_s if ended_s is None else BEGAN_S + ended_s}
+
+
 def of_stages(settled: dict[str, Any] | None = None, **under_load: Any) -> dict[str, Any]:
     """What it prints of a test before, under and after its load, and of the load's second half."""
     calm = part(served=60, latency_ms={"p50": 410.04, "p95": 620, "p99": 700})

@@ -32,6 +32,7 @@ def test_figures_of_a_test_that_passed():
             "dropped": 0,
         },
         "stages": judge(a_run())["stages"],
+        "scale_downs": [],
         "goals": {},
         "settled_goals": [],
         "reasons": {},

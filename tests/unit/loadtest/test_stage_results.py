@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.verdict import judge
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.loadtest import loadtest_lines
-from load_runs import a_run, counted, of_stages
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.loadtest import (
+    loadtest_headline,
+    loadtest_lines,
+    loadtest_page,
+)
+from load_runs import a_run, counted, ended, of_stages
 
 
 def problems(goals: dict[str, Any], **under_load: Any) -> list[str]:
@@ -82,3 +86,49 @@ def test_the_second_half_of_the_load_shows_whether_the_target_holds_the_goal() -
     assert "  p95_ms, second half of the load     2,400 ms, goal 2,500 ms: met" in lines
     assert "  ttft_p95_ms, second half of the load 1,310 ms, goal 1,000 ms: missed by 31 %" in lines
     assert judge(a_run(requests=of_stages(), goals={"p95_ms": 1}))["settled_goals"] == []
+
+
+def down(failed_at: list[tuple[int, int]], *ends: dict[str, Any]) -> list[tuple[list[str], float | None, int | None]]:
+    requests = counted(served=100, failed=sum(many for _second, many in failed_at)) | {"failed_at": failed_at}
+    rows = judge(a_run(requests=requests, ends=list(ends)))["scale_downs"]
+    return [(row["pods"], row["ended_s"], row["lost"]) for row in rows]
+
+
+def test_requests_that_failed_while_pods_ended_are_lost_in_that_scale_down() -> None:
+    """Two pods that end together are one; the failures of second 100 are before the third, those of 160 after it."""
+    failed_at = [(100, 7), (121, 2), (151, 3), (160, 5)]
+    ends = [ended("a", 120.2, 125.0), ended("b", 120.7, 126.0), ended("c", 150.0, 154.5)]
+    assert down(failed_at, *ends) == [(["a", "b"], 126.0, 2), (["c"], 154.5, 3)]
+
+
+def test_a_pod_that_ends_in_two_stages_is_one() -> None:
+    """Each stage has a watch, and the second one sees it terminating from its begin on."""
+    assert down([(122, 1), (140, 4)], ended("a", 120, None), ended("a", 125.5, 141)) == [(["a"], 141.0, 5)]
+    assert down([(122, 1)], ended("a", 120, None), ended("b", 135, 150)) == [(["a", "b"], None, 1)]
+
+
+def test_failures_are_looked_for_within_the_error_of_two_clocks() -> None:
+    """The generator's begins up to a second and a look earlier."""
+    assert down([(118, 1), (128, 1)], ended("a", 120, 127))[0][2] == 2
+    assert down([(117, 1), (129, 1)], ended("a", 120, 127))[0][2] == 0
+
+
+def test_lost_requests_are_in_the_report_and_fail_the_test() -> None:
+    ends = [ended("chat-a", 160, 170), ended("chat-b", 240, None)]
+    requests = counted(served=100, failed=3, reasons={"ConnectionResetError": 3}) | {"failed_at": [(161, 2), (200, 1)]}
+    run = a_run(requests=requests, ends=ends)
+    [problem] = judge(run)["problems"]
+    assert problem == "3 requests failed, 100 were served, 2 while chat-a ended: 3 x ConnectionResetError"
+    assert "  while pods ended                    2 requests lost in 2 scale-downs" in loadtest_lines(run)
+    page = loadtest_page(run).replace("<wbr>", "")
+    assert "<td>chat-a</td><td>160 s</td><td>170 s</td><td>2</td>" in page
+    assert "<td>chat-b</td><td>240 s</td><td>not yet</td><td>0</td>" in page
+
+
+def test_the_last_line_of_a_test_that_passed_has_its_scale_downs() -> None:
+    requests = counted(served=100) | {"failed_at": []}
+    run = a_run(requests=requests, ends=[ended("chat-a", 160, 170)])
+    assert loadtest_headline(run) == "ml/chat: the load test passed, 0 requests lost in 1 scale-down"
+    unknown = a_run(requests={}, ends=[ended("chat-a", 160, 170)])
+    assert loadtest_headline(unknown) == "ml/chat: the load test passed"
+    assert "<td>not reported</td>" in loadtest_page(unknown)

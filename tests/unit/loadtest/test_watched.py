@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.watched import (
+    Ends,
     Sample,
     Samples,
     highest_ratio,
@@ -85,3 +87,23 @@ def test_at_zero_replicas_an_average_is_no_number():
     asleep = hpa(pods("queue", "-9223372036854775808m", "5"))
     asleep["status"] |= {"currentReplicas": 0, "desiredReplicas": 0}
     assert highest_ratio(asleep) is None
+
+
+def a_pod(name: str, uid: str = "", *, terminating: bool = False) -> dict[str, Any]:
+    deleted = {"deletionTimestamp": "2026-11-18T11:07:27Z"} if terminating else {}
+    return {"metadata": {"name": name, "uid": uid or name, **deleted}}
+
+
+def test_when_pods_ended():
+    """One without a grace period is gone at the next look; one of a StatefulSet returns under its name."""
+    ends = Ends()
+    ends.add([a_pod("a"), a_pod("b"), a_pod("c-0", "1"), a_pod("d")], 10.0)
+    ends.add([a_pod("a", terminating=True), a_pod("c-0", "2"), a_pod("d", terminating=True)], 10.5)
+    ends.add([a_pod("a", terminating=True), a_pod("c-0", "2")], 11.0)
+    ends.add([a_pod("a", terminating=True), a_pod("c-0", "2")], 11.5)
+    assert ends.as_dicts() == [
+        {"name": "b", "began_s": 10.0, "ended_s": 10.5},
+        {"name": "c-0", "began_s": 10.0, "ended_s": 10.5},
+        {"name": "a", "began_s": 10.5, "ended_s": None},
+        {"name": "d", "began_s": 10.5, "ended_s": 11.0},
+    ]
