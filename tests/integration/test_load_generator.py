@@ -198,9 +198,9 @@ def test_what_came_of_requests(tmp_path: Path, server: str, path: str, outcome: 
     load = figures["parts"][0]
     assert {name: load[name] for name in load if load[name]} == {outcome: 10}
     assert figures["reasons"] == ({reason: 10} if reason else {})
-    failed_at = figures["failed_at"]
-    assert sum(many for _second, many in failed_at) == (10 if outcome == "failed" else 0)
-    assert all(0 <= second <= 3 for second, _many in failed_at)
+    lost_at = figures["lost_at"]
+    assert sum(many for _second, many in lost_at) == (10 if outcome in ("failed", "timed_out") else 0)
+    assert all(0 <= second <= 4 for second, _many in lost_at)
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:

@@ -57,7 +57,8 @@ def scale_downs(run: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Times at which pods of the workload ended, in their order. Pods that ended together are one scale-down.
 
     pods: names. began_s, ended_s: seconds of the test; ended_s is None if a pod was not gone in the end.
-    lost: requests that failed meanwhile, streams included; None for a generator that does not report when.
+    lost: requests that failed or timed out meanwhile, streams included: a server that ends may leave them without an
+          answer. None for a generator that does not report when.
     """
     test_s = float(run["began_s"])
     found: list[dict[str, Any]] = []
@@ -71,11 +72,11 @@ def scale_downs(run: Mapping[str, Any]) -> list[dict[str, Any]]:
             )
         else:
             found.append(row)
-    failed_at = (run.get("requests") or {}).get("failed_at")
+    lost_at = (run.get("requests") or {}).get("lost_at")
     for row in found:
         row["began_s"] = round(row["began_s"] - test_s, 1)
         row["ended_s"] = None if row["ended_s"] is None else round(row["ended_s"] - test_s, 1)
-        row["lost"] = None if failed_at is None else _failed_within(failed_at, row["began_s"], row["ended_s"])
+        row["lost"] = None if lost_at is None else _lost_within(lost_at, row["began_s"], row["ended_s"])
     return found
 
 
@@ -87,10 +88,10 @@ def _ends(run: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
     return sorted(ends.values(), key=lambda end: end["began_s"])
 
 
-def _failed_within(failed_at: Sequence[Sequence[int]], began_s: float, ended_s: float | None) -> int:
+def _lost_within(lost_at: Sequence[Sequence[int]], began_s: float, ended_s: float | None) -> int:
     return sum(
         many
-        for second, many in failed_at
+        for second, many in lost_at
         if second + 1 > began_s - _CLOCKS_S and (ended_s is None or second < ended_s + _CLOCKS_S)
     )
 

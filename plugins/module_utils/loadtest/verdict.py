@@ -183,12 +183,13 @@ def _problems(run: Mapping[str, Any], seen: Seen, requests: Mapping[str, int]) -
 
 
 def _failures(run: Mapping[str, Any], requests: Mapping[str, int]) -> Iterator[str]:
+    for row in scale_downs(run):
+        if row["lost"]:
+            yield f"{row['lost']} requests were lost while {', '.join(row['pods'])} ended"
     served = requests.get("served", 0)
     if failed := requests.get("failed", 0):
         reasons = ", ".join(f"{many} x {reason}" for reason, many in (run["requests"].get("reasons") or {}).items())
-        lost = [(row["lost"], row["pods"]) for row in scale_downs(run) if row["lost"]]
-        where = "".join(f", {many} while {', '.join(pods)} ended" for many, pods in lost)
-        yield f"{failed} requests failed, {served} were served{where}" + (f": {reasons}" if reasons else "")
+        yield f"{failed} requests failed, {served} were served" + (f": {reasons}" if reasons else "")
     if timed_out := requests.get("timed_out", 0):
         yield f"{timed_out} requests had no complete answer within their timeout, {served} were served"
 

@@ -98,7 +98,7 @@ def _figures(verdict: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _lost(verdict: Mapping[str, Any]) -> str:
-    """Requests that failed while pods ended; empty if no pod ended, or if the generator does not report them."""
+    """Requests without an answer while pods ended; empty if no pod ended, or if the generator does not report them."""
     rows = [row for row in verdict["scale_downs"] if row["lost"] is not None]
     lost = sum(row["lost"] for row in rows)
     return f"{counted(lost, 'request')} lost in {counted(len(rows), 'scale-down')}" if rows else ""

@@ -145,7 +145,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.reasons, self.second, self.in_flight, self.dropped = Reasons(), Tally(), 0, 0
-        self.failed_at: Counter[int] = Counter()
+        self.lost_at: Counter[int] = Counter()
         self.began_s = time.monotonic()
 
     def ask(self, *tallies: Tally) -> Answer:
@@ -158,8 +158,8 @@ class Watched:
         for tally in (self.second, *tallies):
             tally.add(answer)
         self.reasons.add(answer.reason)
-        if answer.outcome == FAILED:
-            self.failed_at[int(time.monotonic() - self.began_s)] += 1
+        if answer.outcome in (FAILED, TIMED_OUT):
+            self.lost_at[int(time.monotonic() - self.began_s)] += 1
         events.request.fire(
             request_type=PLAN["method"],
             name=URL.path or "/",
@@ -284,8 +284,8 @@ class Load(User):
         figures = play_levels(watched) if PLAN.get("sweep") else play_stages(watched)
         printing.kill()
         figures["reasons"] = watched.reasons.figures()
-        # By the second in which they failed, counted from the line BEGINS.
-        figures["failed_at"] = sorted(watched.failed_at.items())
+        # Requests without an answer, by the second in which that was known, counted from the line BEGINS.
+        figures["lost_at"] = sorted(watched.lost_at.items())
         environment.events.quit.add_listener(lambda **_: print(f"{FIGURES} {json.dumps(figures)}", flush=True))
         # Requests that failed are figures, not an error of this process.
         environment.process_exit_code = 0

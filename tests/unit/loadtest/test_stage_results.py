@@ -88,17 +88,17 @@ def test_the_second_half_of_the_load_shows_whether_the_target_holds_the_goal() -
     assert judge(a_run(requests=of_stages(), goals={"p95_ms": 1}))["settled_goals"] == []
 
 
-def down(failed_at: list[tuple[int, int]], *ends: dict[str, Any]) -> list[tuple[list[str], float | None, int | None]]:
-    requests = counted(served=100, failed=sum(many for _second, many in failed_at)) | {"failed_at": failed_at}
+def down(lost_at: list[tuple[int, int]], *ends: dict[str, Any]) -> list[tuple[list[str], float | None, int | None]]:
+    requests = counted(served=100, failed=sum(many for _second, many in lost_at)) | {"lost_at": lost_at}
     rows = judge(a_run(requests=requests, ends=list(ends)))["scale_downs"]
     return [(row["pods"], row["ended_s"], row["lost"]) for row in rows]
 
 
 def test_requests_that_failed_while_pods_ended_are_lost_in_that_scale_down() -> None:
     """Two pods that end together are one; the failures of second 100 are before the third, those of 160 after it."""
-    failed_at = [(100, 7), (121, 2), (151, 3), (160, 5)]
+    lost_at = [(100, 7), (121, 2), (151, 3), (160, 5)]
     ends = [ended("a", 120.2, 125.0), ended("b", 120.7, 126.0), ended("c", 150.0, 154.5)]
-    assert down(failed_at, *ends) == [(["a", "b"], 126.0, 2), (["c"], 154.5, 3)]
+    assert down(lost_at, *ends) == [(["a", "b"], 126.0, 2), (["c"], 154.5, 3)]
 
 
 def test_a_pod_that_ends_in_two_stages_is_one() -> None:
@@ -115,10 +115,13 @@ def test_failures_are_looked_for_within_the_error_of_two_clocks() -> None:
 
 def test_lost_requests_are_in_the_report_and_fail_the_test() -> None:
     ends = [ended("chat-a", 160, 170), ended("chat-b", 240, None)]
-    requests = counted(served=100, failed=3, reasons={"ConnectionResetError": 3}) | {"failed_at": [(161, 2), (200, 1)]}
+    requests = counted(served=100, failed=3, reasons={"ConnectionResetError": 3}) | {"lost_at": [(161, 2), (200, 1)]}
     run = a_run(requests=requests, ends=ends)
-    [problem] = judge(run)["problems"]
-    assert problem == "3 requests failed, 100 were served, 2 while chat-a ended: 3 x ConnectionResetError"
+    assert judge(run)["problems"] == [
+        "2 requests were lost while chat-a ended",
+        "3 requests failed, 100 were served: 3 x ConnectionResetError",
+    ]
+    assert loadtest_headline(run) == "ml/chat: 2 requests were lost while chat-a ended, and 1 more"
     assert "  while pods ended                    2 requests lost in 2 scale-downs" in loadtest_lines(run)
     page = loadtest_page(run).replace("<wbr>", "")
     assert "<td>chat-a</td><td>160 s</td><td>170 s</td><td>2</td>" in page
@@ -126,7 +129,7 @@ def test_lost_requests_are_in_the_report_and_fail_the_test() -> None:
 
 
 def test_the_last_line_of_a_test_that_passed_has_its_scale_downs() -> None:
-    requests = counted(served=100) | {"failed_at": []}
+    requests = counted(served=100) | {"lost_at": []}
     run = a_run(requests=requests, ends=[ended("chat-a", 160, 170)])
     assert loadtest_headline(run) == "ml/chat: the load test passed, 0 requests lost in 1 scale-down"
     unknown = a_run(requests={}, ends=[ended("chat-a", 160, 170)])
