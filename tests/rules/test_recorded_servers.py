@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.spec import Autoscaler
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.answer_times import answer_times_query
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.reading.queues import queues_query
 from collection import ROOT
 from golden import GOLDEN
@@ -190,6 +191,57 @@ def read_queue(folder: Path, rows: Rows, others: Mapping[int, int | None], waiti
     }
     (folder / "queue_test.yml").write_text(json.dumps({"tests": [test]}))
     promtool("test", "rules", "queue_test.yml", folder=folder)
+
+
+@pytest.mark.parametrize(
+    "histogram",
+    [
+        "vllm:e2e_request_latency_seconds",
+        "sglang:e2e_request_latency_seconds",
+        "trtllm_e2e_request_latency_seconds",
+        "tgi_request_duration",
+    ],
+)
+def test_the_longest_answers_of_each_server_are_seen(histogram: str, tmp_path: Path) -> None:
+    """Half of the answers of each engine take up to 10 s, the others up to 40: the 99th percentile is 39.4 s."""
+    buckets = {"10.0": 1, "40.0": 2, "+Inf": 2}
+    series = {
+        f'{histogram}_bucket{{engine="{engine}",le="{bound}"}}': f"0+{rise}x{TICKS}"
+        for engine in "01"
+        for bound, rise in buckets.items()
+    }
+    read_answer_times(tmp_path, series, 39.4)
+
+
+def test_the_longest_answers_of_triton_are_seen_while_it_reports_quantiles(tmp_path: Path) -> None:
+    """It may have been scraped for the last time a moment ago."""
+    series = {
+        f'nv_inference_request_summary_us{{model="{model}",quantile="{quantile}"}}': values
+        for model, quantile, values in (
+            ("a", "0.99", f"41e6x{TICKS // 2} _x{TICKS // 2}"),
+            ("b", "0.99", f"12e6x{TICKS}"),
+            ("a", "0.5", f"90e6x{TICKS}"),
+        )
+    }
+    read_answer_times(tmp_path, series, 41)
+
+
+def test_a_server_without_requests_has_no_longest_answer(tmp_path: Path) -> None:
+    read_answer_times(tmp_path, {'vllm:e2e_request_latency_seconds_bucket{le="+Inf"}': f"7x{TICKS}"}, None)
+
+
+def read_answer_times(folder: Path, series: Mapping[str, str], seconds: float | None) -> None:
+    samples = [] if seconds is None else [{"labels": '{namespace="ml", pod="chat-0"}', "value": seconds}]
+    test = {
+        "interval": f"{TICK_S}s",
+        "input_series": [{"series": of_pod(name), "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {"expr": f"round({answer_times_query(['ml'])}, 0.1)", "eval_time": f"{TICKS * TICK_S}s"}
+            | {"exp_samples": samples}
+        ],
+    }
+    (folder / "answers_test.yml").write_text(json.dumps({"fuzzy_compare": True, "tests": [test]}))
+    promtool("test", "rules", "answers_test.yml", folder=folder)
 
 
 PAGE = (ROOT / "docs" / "other-metrics.md").read_text()

@@ -47,6 +47,7 @@ from ..kube.labels import is_managed
 from ..kube.objects import Key, Manifest, is_ready, key_of, name_of, pod_spec
 from ..kube.pods import has_ended, was_rejected
 from ..proof.record import NAME, NAMESPACE, Entry, record_of
+from .answer_times import read_answer_times
 from .history import read_history
 from .intervals import Intervals
 from .metric_values import Observer
@@ -307,6 +308,7 @@ class DoctorReader(Reader):
         intervals = Intervals(self.kube, self._client)
         hpas = {key_of(hpa): hpa for hpa in self.hpas}
         queues = read_queues(self._client, wanted)
+        answer_times = read_answer_times(self._client, wanted)
         history = read_history(self._client, wanted, seen, self._history_s) if self._history_s else {}
         return [
             _with_rejected_pods(
@@ -315,6 +317,7 @@ class DoctorReader(Reader):
                 budget=intervals.budget(autoscaler.metric_targets[0]).describe() if autoscaler.metric_targets else None,
                 history=history.get(autoscaler.key),
                 waiting=queues.get(autoscaler.key, {}),
+                answer_times=answer_times.get(autoscaler.key, {}),
             )
             for autoscaler in wanted
         ]

@@ -366,6 +366,7 @@ class Cluster:
     demand: DemandState | None = None
     rejections: dict[str, Rejections] = field(default_factory=dict)
     waiting: dict[str, float] = field(default_factory=dict)
+    answer_times: dict[str, float] = field(default_factory=dict)
     managed: bool = True
     replicas: int = 2
     facts: Manifest = field(default_factory=lambda: {"gpu1": {"gpus": [{}], "driver_problem": ""}})
@@ -445,6 +446,7 @@ class Cluster:
                     demand=self.demand,
                     rejections=self.rejections,
                     waiting=self.waiting,
+                    answer_times=self.answer_times,
                 )
             ],
             facts=self.facts,

@@ -775,6 +775,57 @@ def test_requests_that_wait_and_are_no_fault_of_the_target(change: dict[str, Any
     assert "SATURATED_BELOW_TARGET" not in ids(cluster.report(grace=False))
 
 
+@fault("WORKLOAD_GRACE_TOO_SHORT")
+def answers_longer_than_the_grace_period(cluster: Cluster) -> None:
+    cluster.answer_times = {"chat-0": 41.2, "chat-1": 12.0}
+
+
+def ending(grace_s: int | None, **hook: Any) -> Callable[[Cluster], None]:
+    """How pods end. hook: the preStop of their container."""
+
+    def change(cluster: Cluster) -> None:
+        answers_longer_than_the_grace_period(cluster)
+        spec = cluster.target["spec"]["template"]["spec"]  # type: ignore[index]
+        if grace_s is not None:
+            spec["terminationGracePeriodSeconds"] = grace_s
+        if hook:
+            spec["containers"][0]["lifecycle"] = {"preStop": hook}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "seen"),
+    [
+        (ending(None), "41 s or longer, and pods have 30 s to end, without a preStop hook"),
+        (ending(42), None),
+        (
+            ending(50, sleep={"seconds": 15}),
+            "41 s or longer, and pods have 50 s to end, a preStop hook sleeps for 15 s",
+        ),
+        (ending(60, sleep={"seconds": 15}), None),
+        (ending(30, exec={"command": ["drain"]}), "41 s or longer, and pods have 30 s to end"),
+        (ending(50, exec={"command": ["drain"]}), None),
+    ],
+)
+def test_a_grace_period_has_room_for_the_sleep_and_the_longest_answer(
+    change: Callable[[Cluster], None], seen: str | None
+) -> None:
+    cluster = Cluster()
+    change(cluster)
+    report = cluster.report(grace=False)
+    assert [finding["seen"] for finding in report["findings"]] == (
+        [[f"one of 100 answers takes {seen}"]] if seen else []
+    )
+    assert [autoscaler["verified"] for autoscaler in report["autoscalers"]] == [True]
+
+
+def test_answers_of_other_pods_of_the_namespace_say_nothing() -> None:
+    cluster = Cluster()
+    cluster.answer_times = {"another-0": 300.0}
+    assert ids(cluster.report(grace=False)) == []
+
+
 def unread_server(cluster: Cluster) -> None:
     """A model server whose metrics the autoscaler needs, and that nothing scrapes."""
     cluster.metric = metric(

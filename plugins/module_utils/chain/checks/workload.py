@@ -82,6 +82,40 @@ def readiness_probe(state: State) -> Iterator[CheckResult]:
             yield CheckResult(WORKLOAD_NO_READINESS_PROBE, autoscaler.workload, seen, age_s=age_s)
 
 
+WORKLOAD_GRACE_TOO_SHORT = _WORKLOAD.warning(
+    "WORKLOAD_GRACE_TOO_SHORT",
+    cause="a pod that ends is killed before its longest answers are complete, so each scale-down breaks streams",
+    fix="add a preStop hook to the pod template that sleeps until no proxy sends requests to the pod, and raise "
+    "terminationGracePeriodSeconds to that time plus the longest answer: docs/vllm.md",
+)
+# The API server's default.
+_GRACE_S = 30
+
+
+@check("its pods have time to end", WORKLOAD_GRACE_TOO_SHORT, needs=("targets", "metrics"))
+def time_to_end(state: State) -> Iterator[CheckResult]:
+    """By what pods reported in the last hour. Hooks other than a sleep may end once no request is left."""
+    for autoscaler in state.autoscalers:
+        names = {pod["metadata"]["name"] for pod in autoscaler.pods}
+        longest_s = max((time_s for pod, time_s in autoscaler.answer_times.items() if pod in names), default=0.0)
+        grace_s = int(autoscaler.template.get("terminationGracePeriodSeconds", _GRACE_S))
+        hooks = [_pre_stop(container) for container in autoscaler.template.get("containers") or ()]
+        sleep_s = max((int((hook.get("sleep") or {}).get("seconds") or 0) for hook in hooks), default=0)
+        if autoscaler.template and longest_s > grace_s - sleep_s:
+            hook = (
+                f"a preStop hook sleeps for {sleep_s} s" if sleep_s else "" if any(hooks) else "without a preStop hook"
+            )
+            seen = f"one of 100 answers takes {longest_s:.0f} s or longer, and pods have {grace_s} s to end"
+            age_s = state.clock.last_change_age_s(autoscaler.target) if autoscaler.target else None
+            yield CheckResult(
+                WORKLOAD_GRACE_TOO_SHORT, autoscaler.workload, ", ".join(filter(None, (seen, hook))), age_s=age_s
+            )
+
+
+def _pre_stop(container: Manifest) -> Manifest:
+    return (container.get("lifecycle") or {}).get("preStop") or {}
+
+
 WORKLOAD_MAXIMUM_OVER_GPUS = _WORKLOAD.warning(
     "WORKLOAD_MAXIMUM_OVER_GPUS",
     cause="the nodes do not have enough GPUs for the HPA's maximum",

@@ -43,6 +43,7 @@ class AutoscalerState:
     rejections: rejected requests of a model server's pods, by pod name.
     waiting:  the fewest requests that waited in a pod at any time in five minutes, by its name; only pods whose queue
               was never empty.
+    answer_times: 99th percentile of the seconds until the last byte of an answer, by name of a model server's pod.
     """
 
     hpa: Manifest
@@ -58,6 +59,7 @@ class AutoscalerState:
     demand: DemandState | None = None
     rejections: Mapping[str, Rejections] = field(default_factory=dict)
     waiting: Mapping[str, float] = field(default_factory=dict)
+    answer_times: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
