@@ -56,6 +56,13 @@ def triton(folder: Path) -> Iterator[tuple[int, int]]:
 @contextmanager
 def vllm(folder: Path, model: Path, *options: str) -> Iterator[int]:
     """The port of requests and of metrics, on each address: a pod has one of its own. options: of `vllm serve`."""
+    with vllm_process(folder, model, *options) as (port, _process):
+        yield port
+
+
+@contextmanager
+def vllm_process(folder: Path, model: Path, *options: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """Its port and the process that the kubelet would signal."""
     port = free_port()
     words = ["serve", model, "--served-model-name", "tiny", "--host", "0.0.0.0", "--port", str(port)]
     shape = ["--enforce-eager", "--max-num-seqs", "4", "--max-model-len", "1024"]
@@ -70,7 +77,7 @@ def vllm(folder: Path, model: Path, *options: str) -> Iterator[int]:
     command = [installed("vllm"), "-m", "vllm.entrypoints.cli.main", *words, *shape, *quiet, *options]
     with _process(folder, "vllm", command, environment) as process:
         _listens(process, lambda: _status(port, "/health") == 200, VLLM_STARTS_S)
-        yield port
+        yield port, process
 
 
 def tiny_model(folder: Path) -> Path:
@@ -145,6 +152,29 @@ def _posting(port: int, path: str, body: Any) -> Ask:
         return answer.status
 
     return ask
+
+
+class Streamed:
+    """A stream of vLLM that a client reads.
+
+    events: with a token. is_complete: it ended by its protocol.
+    """
+
+    def __init__(self, port: int, tokens: int, silence_s: float) -> None:
+        """silence_s: the client gives up after so long without a byte."""
+        self._port, self._tokens, self._silence_s = port, tokens, silence_s
+        self.events, self.is_complete = 0, False
+
+    def read(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=self._silence_s)
+        with suppress(OSError, http.client.HTTPException):
+            body = json.dumps(completion(self._tokens, stream=True))
+            connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            while line := answer.readline():
+                self.events += line.startswith(b"data: {")
+                self.is_complete = line.strip() == b"data: [DONE]"
+        connection.close()
 
 
 @contextmanager

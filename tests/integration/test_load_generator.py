@@ -34,7 +34,8 @@ FULL = 'data: {"error": {"message": "The engine is currently busy", "code": 503}
 
 class Handler(BaseHTTPRequestHandler):
     """An answer by its path: /slow takes half a second, /hang never ends, /404, /three serves three at a time, /envoy
-    is a proxy whose pod has gone; and the streams of an OpenAI API, of which /stream-broken ends between two chunks.
+    is a proxy whose pod has gone; and the streams of an OpenAI API, of which /stream-broken ends between two chunks,
+    and /stream-empty has no token.
     """
 
     protocol_version = "HTTP/1.1"
@@ -79,6 +80,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.path == "/stream-full":
             self._chunks(0.05, FULL)
+        elif self.path == "/stream-empty":
+            self._chunks(0.05, "data: [DONE]\n\n")
         else:
             self._chunks(0.1, ROLE)
             time.sleep(0.1)
@@ -187,6 +190,7 @@ def test_a_stream_is_read_while_it_arrives(tmp_path: Path, server: str) -> None:
         ("/529", "rejected", None),
         ("/stream-full", "refused_in_stream", None),
         ("/stream-broken", "failed", "a stream ended without its last chunk"),
+        ("/stream-empty", "failed", "a stream without a token"),
         ("/envoy", "failed", "status 503"),
         ("/404", "failed", "status 404"),
         ("/301", "failed", "status 301, which is not followed: use the address that it leads to"),

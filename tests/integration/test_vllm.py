@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,7 +22,7 @@ from job_kubelet import generators, loadtest
 from kubernetes import client
 from metric_chain import PROOF_S
 from prometheus_rules import remove_rules, serve_kind
-from real_servers import Ask, ServersChain, complete, completion, tiny_model, users, vllm
+from real_servers import Ask, ServersChain, Streamed, complete, completion, tiny_model, users, vllm, vllm_process
 from workloads import Workloads
 
 # `make test` does not install it: its own target does.
@@ -39,10 +41,14 @@ SEEN_S = 240
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[dict[str, int]]:
     """One that lets all requests wait, and one that rejects what it does not admit."""
     work = tmp_path_factory.mktemp("servers")
-    model = tiny_model(work / "model")
     with ExitStack() as stack:
         options: dict[str, list[str]] = {"open": [], "capped": ["--max-num-queued-reqs", str(CAP)]}
         yield {name: stack.enter_context(vllm(work / name, model, *more)) for name, more in options.items()}
@@ -201,3 +207,31 @@ def test_a_target_is_found_from_a_goal_and_measured_again(
     [goal] = [goal for goal in again["goals"] if goal["goal"] == "ttft_p95_ms"]
     assert goal["seen"] == again["level"]["ttft_ms"]["p95"]
     assert (found["problems"] == []) == again["holds"] == ("failed=0" in told)
+
+
+# Without a byte for so long, a client gives up. Two processors that others use compute a token in less.
+SILENCE_S = 20
+
+
+@pytest.mark.parametrize("options", [(), ("--shutdown-timeout", "120")], ids=["as-shipped", "shutdown-timeout"])
+def test_streams_at_sigterm(tmp_path: Path, model: Path, options: tuple[str, ...]) -> None:
+    """As shipped, the engine is killed at once, and the streams stay open without another byte.
+
+    With a timeout they are completed. What comes meanwhile is answered with an empty stream and status 200, so a
+    preStop hook has to wait until no proxy sends requests.
+    """
+    with vllm_process(tmp_path, model, *options) as (port, process):
+        streams = [Streamed(port, 200, SILENCE_S) for _slot in range(SLOTS)]
+        readers = [threading.Thread(target=stream.read) for stream in streams]
+        for reader in readers:
+            reader.start()
+        eventually(lambda: all(stream.events for stream in streams), "each stream has a token", 120)
+        process.send_signal(signal.SIGTERM)
+        assert not any(stream.is_complete for stream in streams)
+        time.sleep(1)
+        late = Streamed(port, 8, SILENCE_S)
+        late.read()
+        for reader in readers:
+            reader.join()
+    assert [stream.is_complete for stream in streams] == [bool(options)] * SLOTS
+    assert (late.events, late.is_complete) == (0, bool(options))
