@@ -104,7 +104,7 @@ lab-unpack: ## fill the cache and .venv from packed files (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-conformance test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-triton test-models test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-fleet test-existing browser bench bench-quick bench-modules bench-traces bench-doctor bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-conformance test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-triton test-models test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-fleet test-existing browser bench bench-quick bench-modules bench-traces bench-doctor bench-drain bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## run everything that CI runs: lint, unit, integration, gates and molecule, in three parallel lanes
 	@$(BIN)/python tools/lanes.py
 
@@ -253,6 +253,9 @@ bench-modules: lab-env test-env programs ## measure gpu_autoscaler with 100 to 3
 
 bench-site: lab-env test-env ## measure site.yml on the running lab, twice and with an additional autoscaler: time, processor time, tasks (ARGS="--runs 1")
 	@$(BIN)/python tools/bench/bench_site.py $(ARGS)
+
+bench-drain: lab-env ## scale the lab's sample service down 100 times under load, and count the requests lost (ARGS="--times 10 --no-drain")
+	@$(BIN)/python tools/bench/bench_drain.py $(ARGS)
 
 bench-servers: lab-env test-env ## measure an unchanged nodes.yml on up to 50 servers, which are containers without Kubernetes (ARGS="--servers 1,5")
 	@$(LAB_CLI) build
