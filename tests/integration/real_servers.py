@@ -173,7 +173,7 @@ class Streamed:
             answer = connection.getresponse()
             while line := answer.readline():
                 self.events += line.startswith(b"data: {")
-                self.is_complete = line.strip() == b"data: [DONE]"
+                self.is_complete |= line.strip() == b"data: [DONE]"
         connection.close()
 
 

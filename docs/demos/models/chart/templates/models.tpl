@@ -18,7 +18,8 @@ spec: # no `replicas`: they are the autoscaler's
     spec:
       automountServiceAccountToken: false
       enableServiceLinks: false
-      terminationGracePeriodSeconds: 30
+      # The sleep of preStop, the longest answer of a full queue, and 10 s to end.
+      terminationGracePeriodSeconds: {{ add $.Values.preStopSeconds 10 (div (mul $model.milliseconds (add1 $model.queue)) 1000) }}
       {{- with $.Values.runtimeClassName }}
       runtimeClassName: {{ . }}
       {{- end }}
@@ -38,6 +39,8 @@ spec: # no `replicas`: they are the autoscaler's
             - --port={{ $.Values.port }}
           ports:
             - {name: http, containerPort: {{ $.Values.port }}}
+          # SIGTERM comes once no proxy sends requests to the pod.
+          lifecycle: {preStop: {sleep: {seconds: {{ $.Values.preStopSeconds }}}}}
           # An HPA counts a pod from the moment it is ready: not before its GPU has run a kernel.
           readinessProbe:
             httpGet: {path: /healthz, port: http}
