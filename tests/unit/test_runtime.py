@@ -36,7 +36,8 @@ REFUSED = 'pods is forbidden: User "{}" cannot list resource "pods" in API group
 def test_a_missing_right_is_one_sentence() -> None:
     error = as_hop(ApiError(403, {"message": REFUSED.format("chris")}, "GET /api/v1/namespaces/ml/pods"))
     assert error.seen == "user chris has no permission to list pods of apiGroup '' in namespace ml"
-    assert error.fix == "have an administrator grant it to chris: docs/rights.yml has all required permissions"
+    page = "https://github.com/kubegpu/autoscale/blob/main/docs/rights.yml"
+    assert error.fix == f"have an administrator grant it to chris: {page} has all required permissions"
 
 
 def test_a_client_without_a_login_is_not_told_to_get_rights() -> None:

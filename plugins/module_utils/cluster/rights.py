@@ -16,6 +16,8 @@ _RESOURCE = re.compile(
 )
 
 
+# A ClusterRole, which users of an installed collection do not have in their folder.
+RIGHTS = "https://github.com/kubegpu/autoscale/blob/main/docs/rights.yml"
 # The authorizer's message. Source: k8s.io/apiserver pkg/endpoints/handlers/responsewriters/errors.go
 _NAMED = re.compile(
     r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
@@ -52,7 +54,7 @@ def refused(err: ApiError) -> HopError:
     return HopError(
         Hop.API_SERVER,
         seen=f"user {err.refused_user} has no permission to {right}",
-        fix=f"have an administrator grant it to {err.refused_user}: docs/rights.yml has all required permissions",
+        fix=f"have an administrator grant it to {err.refused_user}: {RIGHTS} has all required permissions",
     )
 
 
