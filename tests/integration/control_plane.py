@@ -11,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,6 +21,7 @@ from programs import program
 Seen = TypeVar("Seen")
 STARTUP_S = 300
 _GIVEN: set[int] = set()
+WRITES = ("create", "update", "patch", "delete", "deletecollection")
 
 
 # Requests of those who have only the rights that a test grants.
@@ -127,6 +129,18 @@ class ControlPlane:
             and "objectRef" in event
             and event["annotations"]["authorization.k8s.io/decision"] == "allow"
         ]
+
+    def written_objects(self, user: str) -> set[str]:
+        """Objects that `guest` or `looker` has created, changed or deleted until now, titled as in `cluster_dump`."""
+        requests = {
+            Request.of(event)
+            for event in map(json.loads, (self.work / "audit.log").read_text().splitlines())
+            if event["user"]["username"] == user
+            and event["verb"] in WRITES
+            and event["responseStatus"]["code"] < HTTPStatus.MULTIPLE_CHOICES
+            and "dryRun" not in event["requestURI"]
+        }
+        return {f"{request.resource} {request.namespace}/{request.name}" for request in requests}
 
     def get(self, path: str) -> Any:
         """What the API server answers to the administrator at `path`."""
