@@ -23,7 +23,7 @@ ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if not path.name
 # What begins with one of these stays in the checkout.
 OF_THE_CHECKOUT = re.compile(
     r"(?:changelogs/fragments|docs/benchmarks|docs/real-gpus|inventories/lab|lab|molecule|tests|tools|\.ci|\.github|LICENSES)/|\.[^/]*$|requirements-"
-    r"|(?:CONTRIBUTING\.md|Makefile|REUSE\.toml|ansible\.cfg|galaxy\.yml|mkdocs\.yml|pyproject\.toml)$"
+    r"|(?:CODE_OF_CONDUCT\.md|CONTRIBUTING\.md|MAINTAINERS\.md|Makefile|REUSE\.toml|ansible\.cfg|galaxy\.yml|mkdocs\.yml|pyproject\.toml)$"
 )
 # The lab's is made by the lab.
 INVENTORIES = sorted(path.name for path in (ROOT / "inventories").iterdir() if path.name != "lab")
