@@ -110,6 +110,7 @@ code {
 .finding .fix { background: var(--code); border-radius: 4px; padding: .35rem .6rem; font-weight: 600; }
 
 .scroll { overflow-x: auto; background: var(--card); border: 1px solid var(--edge); border-radius: 8px; }
+.facts + .scroll, .scroll + .scroll { margin-top: 1rem; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 caption { text-align: left; padding: .5rem .75rem; color: var(--quiet); }
 /* as wide as the frame on a phone, where the table scrolls below it */
