@@ -157,13 +157,13 @@ def _posting(port: int, path: str, body: Any) -> Ask:
 class Streamed:
     """A stream of vLLM that a client reads.
 
-    events: with a token. is_complete: it ended by its protocol.
+    events: with a token. finish_reason: "length" of an answer that is complete. is_done: it ended by its protocol.
     """
 
     def __init__(self, port: int, tokens: int, silence_s: float) -> None:
         """silence_s: the client gives up after so long without a byte."""
         self._port, self._tokens, self._silence_s = port, tokens, silence_s
-        self.events, self.is_complete = 0, False
+        self.events, self.finish_reason, self.is_done = 0, "", False
 
     def read(self) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=self._silence_s)
@@ -172,8 +172,11 @@ class Streamed:
             connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             while line := answer.readline():
-                self.events += line.startswith(b"data: {")
-                self.is_complete |= line.strip() == b"data: [DONE]"
+                self.is_done |= line.strip() == b"data: [DONE]"
+                if line.startswith(b"data: {"):
+                    self.events += 1
+                    [choice] = json.loads(line.removeprefix(b"data: "))["choices"]
+                    self.finish_reason = choice["finish_reason"] or ""
         connection.close()
 
 

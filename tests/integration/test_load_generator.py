@@ -29,13 +29,14 @@ TOKEN = "a-secret-token"
 ROLE = 'data: {"choices": [{"delta": {"role": "assistant", "content": ""}}]}\n\n'
 WORD = 'data: {"choices": [{"delta": {"content": "Hello "}}]}\n\n'
 USAGE = 'data: {"choices": [], "usage": {"completion_tokens": 4}}\n\ndata: [DONE]\n\n'
+CUT_OFF = 'data: {"choices": [{"text": "Hello", "finish_reason": null}]}\n\ndata: [DONE]\n\n'
 FULL = 'data: {"error": {"message": "The engine is currently busy", "code": 503}}\n\n'
 
 
 class Handler(BaseHTTPRequestHandler):
     """An answer by its path: /slow takes half a second, /hang never ends, /404, /three serves three at a time, /envoy
     is a proxy whose pod has gone; and the streams of an OpenAI API, of which /stream-broken ends between two chunks,
-    and /stream-empty has no token.
+    /stream-empty has no token, and /stream-cut-off no finish_reason.
     """
 
     protocol_version = "HTTP/1.1"
@@ -80,6 +81,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.path == "/stream-full":
             self._chunks(0.05, FULL)
+        elif self.path == "/stream-cut-off":
+            self._chunks(0.05, CUT_OFF)
         elif self.path == "/stream-empty":
             self._chunks(0.05, "data: [DONE]\n\n")
         else:
@@ -191,6 +194,7 @@ def test_a_stream_is_read_while_it_arrives(tmp_path: Path, server: str) -> None:
         ("/stream-full", "refused_in_stream", None),
         ("/stream-broken", "failed", "a stream ended without its last chunk"),
         ("/stream-empty", "failed", "a stream without a token"),
+        ("/stream-cut-off", "failed", "a stream that was cut off"),
         ("/envoy", "failed", "status 503"),
         ("/404", "failed", "status 404"),
         ("/301", "failed", "status 301, which is not followed: use the address that it leads to"),

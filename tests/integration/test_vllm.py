@@ -227,11 +227,12 @@ def test_streams_at_sigterm(tmp_path: Path, model: Path, options: tuple[str, ...
             reader.start()
         eventually(lambda: all(stream.events for stream in streams), "each stream has a token", 120)
         process.send_signal(signal.SIGTERM)
-        assert not any(stream.is_complete for stream in streams)
+        assert not any(stream.is_done for stream in streams)
         time.sleep(1)
         late = Streamed(port, 8, SILENCE_S)
         late.read()
         for reader in readers:
             reader.join()
-    assert [stream.is_complete for stream in streams] == [bool(options)] * SLOTS
-    assert (late.events, late.is_complete) == (0, bool(options))
+    print([(stream.events, stream.finish_reason, stream.is_done) for stream in (*streams, late)])
+    assert [stream.finish_reason == "length" for stream in streams] == [bool(options)] * SLOTS
+    assert (late.events, late.is_done) == (0, bool(options))

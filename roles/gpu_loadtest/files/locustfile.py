@@ -132,10 +132,7 @@ def _answer(response: http.client.HTTPResponse, began_s: float) -> Answer:
     # The client takes a connection that is closed between two chunks for the end of the answer.
     if response.chunked and response.chunk_left is not None:
         return Answer(FAILED, reason="a stream ended without its last chunk")
-    # As vLLM answers what comes while it drains: status 200, and the end of the stream.
-    if stream.error is None and not stream.has_token:
-        return Answer(FAILED, reason="a stream without a token")
-    reason = f"error {stream.error} in a stream" if stream.outcome == FAILED else ""
+    reason = stream.reason if stream.outcome == FAILED else ""
     return Answer(stream.outcome, _ms_since(began_s), ttft_ms, stream.tokens, reason)
 
 

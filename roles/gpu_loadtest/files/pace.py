@@ -7,6 +7,7 @@ It runs in the generator's pod, so it imports nothing of the collection.
 from __future__ import annotations
 
 import json
+import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -122,14 +123,18 @@ class Stream:
     """Events of a stream as they arrive: server-sent ones, or a JSON object a line.
 
     has_token: the first one has come. error: its code, if there was one instead of an answer. tokens: of its usage.
+    finish_reason: of the last event of an OpenAI API that has one, as JSON.
     """
 
     has_token: bool = False
     error: int | str | None = None
     tokens: int = 0
+    finish_reason: bytes = b""
 
     def line(self, line: bytes) -> None:
         text = line.strip().removeprefix(b"data:").lstrip()
+        if found := _FINISH.search(text):
+            self.finish_reason = found[1]
         # After the first token only these are of interest, and reading each event would cost more than sending it.
         if not text.startswith(b"{") or (self.has_token and b'"error"' not in text and b'"usage"' not in text):
             return
@@ -147,9 +152,21 @@ class Stream:
 
     @property
     def outcome(self) -> str:
-        if self.error is None:
-            return SERVED
-        return REFUSED_IN_STREAM if str(self.error) in map(str, TOO_MUCH) else FAILED
+        if str(self.error) in map(str, TOO_MUCH):
+            return REFUSED_IN_STREAM
+        return FAILED if self.reason else SERVED
+
+    @property
+    def reason(self) -> str:
+        """Why it is no answer though its protocol has ended. vLLM answers so while it ends, with status 200."""
+        if self.error is not None:
+            return f"error {self.error} in a stream"
+        if self.finish_reason in (b"null", b'"abort"'):
+            return "a stream that was cut off"
+        return "" if self.has_token or self.finish_reason else "a stream without a token"
+
+
+_FINISH = re.compile(rb'"finish_reason"\s*:\s*(null|"\w*")')
 
 
 def _has_token(event: Mapping[str, Any]) -> bool:

@@ -87,6 +87,10 @@ def streamed(*lines: str) -> Stream:
     return stream
 
 
+def finished(reason: str) -> str:
+    return f'data: {{"choices": [{{"delta": {{}}, "finish_reason": {reason}}}]}}'
+
+
 ROLE = 'data: {"choices": [{"delta": {"role": "assistant", "content": ""}}]}'
 TOKEN = 'data: {"choices": [{"delta": {"content": "Hello"}}]}'
 USAGE = 'data: {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 16}}'
@@ -96,7 +100,12 @@ FULL = 'data: {"error": {"message": "The engine is currently busy", "code": 503}
 @pytest.mark.parametrize(
     ("lines", "has_token", "tokens", "outcome"),
     [
-        pytest.param([ROLE], False, 0, "served", id="a role is no token"),
+        pytest.param([ROLE], False, 0, "failed", id="a role is no token"),
+        pytest.param([ROLE, finished('"stop"')], False, 0, "served", id="an empty answer"),
+        pytest.param([TOKEN, finished("null"), finished('"length"'), USAGE], True, 16, "served", id="finished"),
+        pytest.param([TOKEN, finished("null"), "data: [DONE]"], True, 0, "failed", id="cut off"),
+        pytest.param([TOKEN, finished("null"), finished('"abort"')], True, 0, "failed", id="aborted"),
+        pytest.param(["data: [DONE]"], False, 0, "failed", id="nothing"),
         pytest.param([ROLE, "", TOKEN], True, 0, "served", id="chat"),
         pytest.param(['data: {"choices": [{"text": "Hello"}]}'], True, 0, "served", id="completion"),
         pytest.param(['data: {"choices": [{"delta": {"reasoning_content": "Hm"}}]}'], True, 0, "served", id="thought"),
@@ -111,7 +120,7 @@ FULL = 'data: {"error": {"message": "The engine is currently busy", "code": 503}
         pytest.param(['data: {"error": "out of memory"}'], False, 0, "failed", id="an error as text"),
         pytest.param(['data: {"error": {"message": "?"}}'], False, 0, "failed", id="an error without a code"),
         pytest.param([TOKEN.replace("Hello", 'the \\"error\\" was mine')], True, 0, "served", id="a word"),
-        pytest.param([": comment", "event: ping", "data: {broken"], False, 0, "served", id="none of ours"),
+        pytest.param([": comment", "event: ping", "data: {broken"], False, 0, "failed", id="none of ours"),
     ],
 )
 def test_what_a_stream_says(lines: list[str], has_token: bool, tokens: int, outcome: str) -> None:
