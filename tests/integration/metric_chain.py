@@ -268,24 +268,11 @@ class MetricChain:
         status = {"phase": "Running", "podIP": self._plane.address, "podIPs": [{"ip": self._plane.address}]}
         core.patch_namespaced_pod_status("prometheus-0", MONITORING, {"status": status})
         self._service("kube-prometheus-stack-prometheus", 9090, self.port)
+        # The service proxy forwards to pods only.
         reference = {"kind": "Pod", "name": "prometheus-0", "namespace": MONITORING}
-        subset = {
-            "addresses": [{"ip": self._plane.address, "targetRef": reference}],
-            "ports": [{"port": self.port}],
-        }
-        # The service proxy still reads Endpoints, the aggregator EndpointSlices.
-        endpoints = {"metadata": {"name": "kube-prometheus-stack-prometheus"}, "subsets": [subset]}
-        core.create_namespaced_endpoints(MONITORING, endpoints)
+        self._slice("prometheus", "kube-prometheus-stack-prometheus", self.port, targetRef=reference)
         self._service("prometheus-adapter", 443, self._adapter)
-        client.DiscoveryV1Api(self._kube).create_namespaced_endpoint_slice(
-            MONITORING,
-            {
-                "metadata": {"name": "adapter", "labels": {"kubernetes.io/service-name": "prometheus-adapter"}},
-                "addressType": "IPv4",
-                "endpoints": [{"addresses": [self._plane.address], "conditions": {"ready": True}}],
-                "ports": [{"port": self._adapter, "protocol": "TCP"}],
-            },
-        )
+        self._slice("adapter", "prometheus-adapter", self._adapter)
         self._publish_api("custom.metrics.k8s.io")
 
     @contextmanager
@@ -310,6 +297,19 @@ class MetricChain:
                 },
             }
         )  # fmt: skip
+
+    def _slice(self, name: str, service: str, port: int, **more: Any) -> None:
+        """The endpoints of a Service, which no controller creates here."""
+        endpoint = {"addresses": [self._plane.address], "conditions": {"ready": True}, **more}
+        client.DiscoveryV1Api(self._kube).create_namespaced_endpoint_slice(
+            MONITORING,
+            {
+                "metadata": {"name": name, "labels": {"kubernetes.io/service-name": service}},
+                "addressType": "IPv4",
+                "endpoints": [endpoint],
+                "ports": [{"port": port, "protocol": "TCP"}],
+            },
+        )
 
     def _service(self, name: str, port: int, target: int) -> None:
         service = {"metadata": {"name": name}, "spec": {"ports": [{"port": port, "targetPort": target}]}}

@@ -43,16 +43,17 @@ def others(kube: client.ApiClient, chain: MetricChain, workloads: Workloads) -> 
     """A Prometheus of an existing operator with other names; none has the collection's names."""
     core, ours, theirs = client.CoreV1Api(kube), "kube-prometheus-stack-prometheus", "prometheus-k8s"
     ports = [{"port": 9090, "targetPort": core.read_namespaced_service(ours, MONITORING).spec.ports[0].target_port}]
-    subsets = core.read_namespaced_endpoints(ours, MONITORING).subsets
+    slices = client.DiscoveryV1Api(kube)
 
     def move(old: str, new: str, selector: dict[str, str] | None) -> None:
-        """A Service takes its Endpoints along when it goes."""
+        """Its endpoints follow the Service, which no controller ensures here."""
         core.delete_namespaced_service(old, MONITORING)
         metadata = {"name": new}
         core.create_namespaced_service(
             MONITORING, {"metadata": metadata, "spec": {"selector": selector, "ports": ports}}
         )
-        core.create_namespaced_endpoints(MONITORING, {"metadata": metadata, "subsets": subsets})
+        moved = {"metadata": {"labels": {"kubernetes.io/service-name": new}}}
+        slices.patch_namespaced_endpoint_slice("prometheus", MONITORING, moved)
 
     move(ours, theirs, {"app.kubernetes.io/name": "prometheus", "operator.prometheus.io/name": "k8s"})
     # A kind of that name has the plural of the operator's, which is what is asked for.
