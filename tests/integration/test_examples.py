@@ -138,13 +138,16 @@ def test_the_page_on_vllm(
     kube = plane[1]
     page = (ROOT / "docs" / "vllm.md").read_text()
     install, commands = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
-    manifest, scale = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    manifest, scale, drain = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     [definition] = [found for found in operator_crds() if found["spec"]["names"]["kind"] == "PodMonitor"]
     client.ApiextensionsV1Api(kube).create_custom_resource_definition(definition)
     eventually(lambda: is_served(kube, "monitoring.coreos.com", "PodMonitor"), "PodMonitor is served", SERVED_S)
     ml = Workloads(kube, namespace="ml")
     ml.node("gpu1", gpus=4)
     ml.deployment("chat")
+    part = yaml.safe_load(drain)
+    part["spec"]["template"]["spec"]["containers"][0]["image"] = "vllm/vllm-openai"
+    client.AppsV1Api(kube).patch_namespaced_deployment("chat", "ml", part, field_validation="Strict")
     ml.ready_pod("chat-0", app="chat")
     recorded = (ROOT / "tests" / "rules" / "recorded" / "vllm-0.32-saturated.prom").read_text()
     of_pod = 'namespace="ml",pod="chat-0"'

@@ -136,8 +136,8 @@ def _of_shape(load: Load, chance: np.random.Generator) -> np.ndarray:
 
 def _of_rates(load: Load, chance: np.random.Generator) -> np.ndarray:
     times, rates = _own_rates(Path(load.data))
-    each = np.searchsorted(times - times[0], np.arange(round(load.seconds)), side="right") - 1
-    return _poisson(rates[each] * load.scale, 1, chance)
+    rows = np.searchsorted(times - times[0], np.arange(round(load.seconds)), side="right") - 1
+    return _poisson(rates[rows] * load.scale, 1, chance)
 
 
 def _own_rates(path: Path) -> tuple[np.ndarray, np.ndarray]:
