@@ -104,7 +104,7 @@ lab-unpack: ## fill the cache and .venv from packed files (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-conformance test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-triton test-models test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-fleet test-existing browser bench bench-quick bench-modules bench-traces bench-doctor bench-drain bench-plan bench-scale bench-servers bench-site mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-conformance test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-triton test-models test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-fleet test-existing browser bench bench-quick bench-modules bench-traces bench-doctor bench-drain bench-plan bench-scale bench-servers bench-site due mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## run everything that CI runs: lint, unit, integration, gates and molecule, in three parallel lanes
 	@$(BIN)/python tools/lanes.py
 
@@ -274,6 +274,9 @@ bench-scale: lab-env test-env programs ## measure the whole chain with 100 to 1,
 
 bench-plan: test-env ## measure gpu_autoscaler_plan's arithmetic for a day of 500 autoscalers (ARGS="--autoscalers 50")
 	@$(BIN)/python tools/bench/bench_plan.py $(ARGS)
+
+due: test-env ## list the weekly runs whose files changed since they last passed, or run one and record that it passed (RUN="make test-envoy")
+	@$(BIN)/python tools/due.py $(if $(RUN),'$(RUN)')
 
 mutants: test-env ## make some fifty mistakes in the replica arithmetic, and check that its tests and the controller detect each
 	@$(BIN)/python tools/mutants/mutants.py
