@@ -44,6 +44,20 @@ def test_a_pool_serves_what_it_can() -> None:
     assert outcome["gpu_hours"] == pytest.approx(1 / 6, rel=0.01)
 
 
+def test_two_choices_balance_better_than_one() -> None:
+    """At 80 % of four pods; by theory the longest queue is then far shorter."""
+    chance = np.random.default_rng(1)
+    arrivals = np.sort(chance.uniform(0, 600, 96_000))
+    outcomes = []
+    for choices in (1, 2):
+        plant = Plant(arrivals, Service(0.02, 0.1, choices=choices), Chain(), pods=4, start_s=10, seed=1)
+        play(plant, Static(4), 600)
+        outcomes.append(plant.outcome())
+    random_pod, least_busy = outcomes
+    assert random_pod["within_goal"] < 0.9
+    assert least_busy["within_goal"] > 0.99
+
+
 def test_the_goal_is_interpolated_between_targets() -> None:
     runs = [Run("l", "e", 50, 60, 1, 1.0, 0.8), Run("l", "e", 60, 60, 1, 0.98, 0.6)]
     assert at_goal(runs, 0.99) == pytest.approx((0.7, 55))

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 
 from traces.bench import STARTS_S, SYNC_S, Run, plays
@@ -28,11 +29,17 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--loads", help="comma-separated names of loads.yml (default: all)")
     parser.add_argument("--ways", help="semicolon-separated names of ways.yml (default: those that are shipped)")
     parser.add_argument("--tried", action="store_true", help="play the variants as well")
+    parser.add_argument(
+        "--choices",
+        type=int,
+        default=1,
+        help="pods drawn for a request, which the least busy gets (default: 1, random)",
+    )
     parser.add_argument("--seeds", type=int, default=3, help="draws of each load (default: 3)")
     parser.add_argument("--sync", type=float, default=SYNC_S, help="period of the HPAs in seconds (default: 15)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a processor)")
     arguments = parser.parse_args()
-    for option in ("service_seconds", "goal_seconds", "seeds", "sync", "jobs"):
+    for option in ("service_seconds", "goal_seconds", "choices", "seeds", "sync", "jobs"):
         if (given := getattr(arguments, option)) is not None and given <= 0:
             parser.error(f"--{option.replace('_', '-')} is {given:g}; it must be above 0")
     return arguments
@@ -58,6 +65,9 @@ def main() -> None:
         ways = {name: ways[name] for name in (_chosen(ways, arguments.ways, ";") if arguments.ways else shipped)}
     except BadTrace as bad:
         sys.exit(f"traces: {bad} Nothing was played.")
+    loads = {
+        name: replace(load, service=replace(load.service, choices=arguments.choices)) for name, load in loads.items()
+    }
     began, rows = time.monotonic(), []
     # A day takes as long as all hours, so days are first.
     tasks = sorted(itertools.product(loads.values(), range(1, arguments.seeds + 1)), key=lambda task: -task[0].hours)
@@ -74,7 +84,12 @@ def main() -> None:
     # A pool of one size does not depend on the start of a pod, and is played with each.
     runs = sorted({Run(**row) for row in rows}, key=lambda run: (run.load, run.way, run.start_s, run.target, run.seed))
     arguments.out.mkdir(parents=True, exist_ok=True)
-    about = {"sync_s": arguments.sync, "seeds": arguments.seeds, "seconds": round(time.monotonic() - began)}
+    about = {
+        "sync_s": arguments.sync,
+        "choices": arguments.choices,
+        "seeds": arguments.seeds,
+        "seconds": round(time.monotonic() - began),
+    }
     write(arguments.out, runs, list(loads.values()), list(ways.values()), about)
     print(f"{arguments.out}: results.json, tables.md and frontier.svg")
 

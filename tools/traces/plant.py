@@ -59,11 +59,16 @@ COLLECT, LABELS, SCRAPE, EVALUATE, COUNT, RULES = range(6)
 
 @dataclass(frozen=True)
 class Service:
-    """service_s: GPU time of a request. goal_s: within which it is answered. waiting: requests that a pod lets wait."""
+    """service_s: GPU time of a request. goal_s: within which it is answered. waiting: requests that a pod lets wait.
+
+    choices: ready pods drawn for a request, of which the one with the least to do gets it. 1: a random pod, as
+    kube-proxy has it. 2: as Envoy and Traefik balance by least requests (M. Mitzenmacher, 2001).
+    """
 
     service_s: float
     goal_s: float
     waiting: int = 8
+    choices: int = 1
 
 
 @dataclass(frozen=True)
@@ -181,6 +186,7 @@ class Plant:
             self._service.service_s,
             self._service.goal_s,
             self._service.waiting,
+            self._service.choices,
             self._tick_s,
             self._from_s,
             until_s,
@@ -289,7 +295,7 @@ def _sample(state, pod, now, value):
 
 
 @njit(cache=True)
-def _advance(state, arrivals, periods, flags, service_s, goal_s, waiting, tick, from_s, until):
+def _advance(state, arrivals, periods, flags, service_s, goal_s, waiting, choices, tick, from_s, until):
     numbers, pods = state.numbers, state.pods
     smooths, joins, of_waiting, estimator = flags[0] > 0, flags[1] > 0, flags[2] > 0, flags[3]
     parts = round(ACTIVITY_S / tick)
@@ -312,6 +318,10 @@ def _advance(state, arrivals, periods, flags, service_s, goal_s, waiting, tick, 
             if is_observed:
                 numbers[TOTAL] += 1
             pod = int(np.random.random() * ready) if ready else -1
+            for _choice in range(1, choices if ready else 1):
+                other = int(np.random.random() * ready)
+                if pods[other, FREE] < pods[pod, FREE]:
+                    pod = other
             if pod < 0 or pods[pod, FREE] - at > waiting * service_s:
                 if is_observed:
                     numbers[REJECTED] += 1
