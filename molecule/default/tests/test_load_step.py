@@ -31,7 +31,8 @@ def test_the_way_up_is_at_the_default_pace(host: Host) -> None:
 
     assert scale_up["stabilizationWindowSeconds"] == 0
     assert [(policy["type"], policy["value"], policy["periodSeconds"]) for policy in scale_up["policies"]] == [
-        ("Pods", hpa["spec"]["maxReplicas"], 15),
+        ("Pods", 2, 15),
+        ("Percent", 67, 15),
     ]
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
+from math import ceil
 from typing import Any
 
 from .options import INT32_MAX, Options
@@ -87,9 +88,13 @@ def _policy(given: Any, path: str, subject: str) -> dict[str, Any]:
 
 
 # Steps, so that measurements that differ by seconds give the same policies. The last is the API's maximum.
-_DEAD_TIMES_S = (15, 30, 60, 90, 120, 180, 300, 600, 900, 1800)
+_DEAD_TIMES_S = (
+    *(15, 20, 25, 30, 40, 50, 60, 75, 90, 105, 120, 150, 180, 210, 240, 300),
+    *(360, 420, 480, 600, 720, 900, 1200, 1500, 1800),
+)
 LONGEST_DEAD_TIME_S = _DEAD_TIMES_S[-1]
 ASSUMED_DEAD_TIME_S = 60
+FULL_PERCENT = 100
 
 
 def dead_time_s(pod_start_s: float, metric_lag_s: float) -> int:
@@ -102,19 +107,25 @@ def dead_time_s(pod_start_s: float, metric_lag_s: float) -> int:
 
 
 @cache
-def default_scale_up(dead_time: int) -> ScalingRules:
+def default_scale_up(dead_time: int, percent: int = 50) -> ScalingRules:
     """One step per dead time, so that the values for the next step include the effect of the previous one.
 
     No window, because it would only delay. The rate prevents a delayed metric from overshooting.
     """
-    return ScalingRules(0, (ScalingPolicy("Pods", 2, dead_time), ScalingPolicy("Percent", 50, dead_time)), "Max")
+    return ScalingRules(0, (ScalingPolicy("Pods", 2, dead_time), ScalingPolicy("Percent", percent, dead_time)), "Max")
+
+
+def proven_percent(target_value: float) -> int:
+    """More pods that full pods prove, in percent: n at 100 percent of their GPUs need n * 100 / target.
+
+    The HPA counts values of pods that are not ready yet. Pods that compute while they start prove nothing, so a step
+    of one dead time is limited to this.
+    """
+    return max(ceil((FULL_PERCENT / target_value - 1) * 100), 1)
 
 
 def scale_up_to(max_replicas: int) -> ScalingRules:
-    """Immediately to the requested replicas, for metrics that do not request more while new pods start.
-
-    A demand covers the whole load. The activity of GPUs proves no more than what full pods do.
-    """
+    """Immediately to the requested replicas, for a demand: it is the whole load, and does not depend on the pods."""
     return ScalingRules(0, (ScalingPolicy("Pods", max_replicas, _DEAD_TIMES_S[0]),), "Max")
 
 

@@ -23,6 +23,7 @@ from .scaling_rules import (
     ScalingRules,
     default_scale_up,
     given_rules,
+    proven_percent,
     scale_up_to,
 )
 
@@ -173,8 +174,13 @@ class Autoscaler:
 
     @property
     def scale_up(self) -> ScalingRules:
-        is_at_once = self.follows_demand or self._reads_activity
-        rules = scale_up_to(self.max_replicas) if is_at_once else default_scale_up(self.dead_time)
+        if self.follows_demand:
+            rules = scale_up_to(self.max_replicas)
+        elif self._reads_activity:
+            percent = proven_percent(min(found.value for found in self.metric_targets))
+            rules = default_scale_up(self.dead_time, percent)
+        else:
+            rules = default_scale_up(self.dead_time)
         return rules.overridden(self.given_scale_up)
 
     @property
@@ -184,9 +190,13 @@ class Autoscaler:
     @property
     def _reads_activity(self) -> bool:
         """Whether all its metrics are the activity of each pod's GPUs, which ends at 100 percent."""
-        return not self.raw_metrics and all(
-            (metric_target.metric.name in ACTIVITIES, metric_target.type) == (True, PODS)
-            for metric_target in self.metric_targets
+        return (
+            bool(self.metric_targets)
+            and not self.raw_metrics
+            and all(
+                (metric_target.metric.name in ACTIVITIES, metric_target.type) == (True, PODS)
+                for metric_target in self.metric_targets
+            )
         )
 
     @property

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..autoscaling.manifests import dead_time_of
-from ..autoscaling.scaling_rules import dead_time_s, default_scale_up
+from ..autoscaling.scaling_rules import dead_time_s
 from ..autoscaling.spec import Autoscaler
 from ..cluster.errors import ApiError
 from ..hops import Hop
@@ -59,7 +59,7 @@ def resolve_dead_times(
         for autoscaler in resolved
         if autoscaler.is_measured
         and autoscaler.dead_time > UNUSUAL_DEAD_TIME_S
-        and autoscaler.scale_up.policies == default_scale_up(autoscaler.dead_time).policies
+        and autoscaler.dead_time in {policy.period_seconds for policy in autoscaler.scale_up.policies}
     ]
 
 

@@ -60,10 +60,10 @@ def test_the_users_own_pace_stays() -> None:
     assert Autoscaler.from_params(spec(scale_up={"policies": policies})).scale_up.policies[0].value == 1
 
 
-def test_an_autoscaler_without_demand_scales_at_once_as_well() -> None:
+def test_an_autoscaler_without_demand_takes_a_step_in_a_dead_time() -> None:
     (words,), _ = describe_behaviors([Autoscaler.from_params(spec(demand=None))])
-    assert (words["demand"], words["scale_up"]) == (False, words["scale_up"])
-    assert words["scale_up"].endswith("pods in 15 s at once")
+    assert words["demand"] is False
+    assert words["scale_up"] == "the larger of 2 pods in 60 s or 67 percent in 60 s at once"
 
 
 def test_an_hpa_that_is_read_back_follows_the_demand() -> None:
