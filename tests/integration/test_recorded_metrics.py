@@ -76,8 +76,12 @@ def test_an_existing_hpa_scales_on_a_recorded_metric_and_is_seen(
     report = run("gpu_doctor", namespace=workloads.namespace)["result"]
     assert [one["name"] for one in report["autoscalers"]] == ["theirs"]
 
+    kept = run(autoscalers=[], metrics=[])
+    assert (kept["changed"], len(rules(kube)), len(monitors())) == (False, 1, 1)
+    assert "an HPA reads the metric: " in str(kept["warnings"])
+    hpas.delete_namespaced_horizontal_pod_autoscaler("theirs", workloads.namespace)
     run(autoscalers=[], metrics=[])
-    assert run("gpu_autoscaler_info", namespace=workloads.namespace)["result"]["autoscalers"] == []
+    assert (rules(kube), monitors()) == ([], [])
 
 
 def test_each_entry_is_owned_by_its_inventory_and_goes_with_the_list(

@@ -6,16 +6,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..autoscaling.backends import unused_rules
 from ..autoscaling.manifests import RuleOptions
 from ..autoscaling.recorded_metrics import KINDS, PART, RecordedMetric, metric_objects
 from ..cluster.errors import ApiError
-from ..cluster.kube import NAMESPACES, PODS, KubeClient
+from ..cluster.kube import NAMESPACES, PODS, RULES, KubeClient
 from ..cluster.metrics_api import CUSTOM_METRICS, MetricsApi
 from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from ..kube.objects import Manifest
+from ..kube.labels import namespace_of
+from ..kube.objects import Manifest, key_of
 from ..reading.change_reader import ChangeReader
+from ..reading.existing_autoscalers import read_reachable_hpas, read_scaled_objects
+from ..reading.unread_parts import reason
 from .metric_query import MetricQuery
 from .objects import make_objects
 from .outcome import Outcome
@@ -37,11 +41,11 @@ def check_metrics(
 
 
 def record_metrics(kube: KubeClient, metrics: Sequence[RecordedMetric], rules: RuleOptions, outcome: Outcome) -> None:
-    """Apply the rules and PodMonitors of all metrics of the inventory, and delete its others.
+    """Apply the rules and PodMonitors of all metrics of the inventory, and delete its others that no HPA needs.
 
     Raises: HopError before any of them is changed, if an object has another owner.
     """
-    made = _apply(kube, metric_objects(metrics, rules), rules.inventory)
+    made = _apply(kube, metric_objects(metrics, rules), rules, outcome)
     outcome.changed |= made.changed
     outcome.diff += made.diff
     outcome.warnings += made.warnings
@@ -49,14 +53,51 @@ def record_metrics(kube: KubeClient, metrics: Sequence[RecordedMetric], rules: R
     outcome.result["metrics"] = made.result["objects"]
 
 
-def _apply(kube: KubeClient, objects: Sequence[Manifest], inventory: str) -> Outcome:
+def _apply(kube: KubeClient, objects: Sequence[Manifest], rules: RuleOptions, outcome: Outcome) -> Outcome:
     """A user with the rights of a few namespaces lists only those of the objects."""
+
+    def in_use(unwanted: Sequence[Manifest]) -> list[Manifest]:
+        kept, why = _in_use(kube, unwanted)
+        if kept:
+            names = enumeration(sorted(f"{one['kind']} {'/'.join(key_of(one))}" for one in kept))
+            outcome.warnings.append(f"{why}: {names} of entries that are no longer in metrics was kept")
+        return kept
+
     try:
-        return make_objects(kube, PART, KINDS, objects, inventory)
+        return make_objects(kube, PART, KINDS, objects, rules.inventory, in_use=in_use)
     except ApiError as err:
         if err.status != 403:
             raise
-        return make_objects(kube, PART, KINDS, objects, inventory, namespaces=())
+        listed = sorted({key_of(manifest)[0] for manifest in objects})
+        kinds = " and ".join(kind["kind"] + "s" for kind in KINDS)
+        outcome.warnings.append(
+            f"{reason(err)}, so {kinds} of entries that are no longer in metrics may remain"
+            + (f" in namespaces other than {enumeration(listed)}" if listed else " in any namespace")
+        )
+        return make_objects(kube, PART, KINDS, objects, rules.inventory, namespaces=(), in_use=in_use)
+
+
+def _in_use(kube: KubeClient, unwanted: Sequence[Manifest]) -> tuple[list[Manifest], str]:
+    """Rules whose metric an HPA of their namespace may read, with the PodMonitors of that namespace, and the reason.
+
+    A metric does not name the PodMonitor that scrapes it.
+    """
+    recording = [found for found in unwanted if found["kind"] == RULES.kind]
+    if not recording:
+        return [], ""
+    namespaces = set(map(namespace_of, recording))
+    try:
+        hpas, _unread = read_reachable_hpas(kube, namespaces)
+        scalers = [*hpas.values(), *read_scaled_objects(kube, namespaces).values()]
+        unused, why = unused_rules(recording, scalers, PART), "an HPA reads the metric"
+    except ApiError as err:
+        if err.status != 403:
+            raise
+        unused, why = [], f"{reason(err)}, and an HPA may read the metric"
+    used = [rule for rule in recording if rule not in unused]
+    namespaces = set(map(namespace_of, used))
+    monitors = [found for found in unwanted if found not in recording and key_of(found)[0] in namespaces]
+    return [*used, *monitors], why
 
 
 def _missing_namespaces(kube: KubeClient, metrics: Sequence[RecordedMetric]) -> list[str]:

@@ -126,8 +126,11 @@ def inputs_read(autoscalers: Sequence[Autoscaler]) -> set[str]:
     return set().union(*map(selectors_of, all_rules(autoscalers, every)))
 
 
-def unused_rules(rules: Iterable[Manifest], scalers: Iterable[Manifest]) -> list[Manifest]:
-    """The rules that none of these HPAs and ScaledObjects uses."""
+def unused_rules(rules: Iterable[Manifest], scalers: Iterable[Manifest], part: str | None = None) -> list[Manifest]:
+    """The rules that none of these HPAs and ScaledObjects uses.
+
+    part: part of the collection; its rules are removed with that part. None for the rules of autoscalers.
+    """
     named: dict[str, list[Manifest]] = {}
     asked_for: dict[str, set[str]] = {"": set()}
     for scaler in scalers:
@@ -136,18 +139,16 @@ def unused_rules(rules: Iterable[Manifest], scalers: Iterable[Manifest]) -> list
         names = with_what_they_read(metric_names(scaler))
         for place in ("", namespace):
             asked_for.setdefault(place, set()).update(names)
-    return [rule for rule in rules if not _is_used(rule, named, asked_for)]
+    of_part = (rule for rule in rules if labels_of(rule).get(PART_OF) == part)
+    return [rule for rule in of_part if not _is_used(rule, named, asked_for)]
 
 
 def _is_used(rule: Manifest, scalers: Mapping[str, Sequence[Manifest]], asked_for: Mapping[str, set[str]]) -> bool:
     """Whether a scaler uses the rule, in the namespace that the rule serves or in the cluster.
 
-    The rule of one workload is used by the scaler of that workload, if it reads more than its pods. A rule of a part
-    of the collection is removed with that part.
+    The rule of one workload is used by the scaler of that workload, if it reads more than its pods.
     asked_for: names of metrics by namespace; metrics of the whole cluster under the empty name.
     """
-    if PART_OF in labels_of(rule):
-        return True
     only = (rule["metadata"].get("annotations") or {}).get(AUTOSCALER_ANNOTATION)
     if only is not None:
         names = {name for scaler in scalers.get(only, ()) for name in metric_names(scaler, (OBJECT, EXTERNAL))}
