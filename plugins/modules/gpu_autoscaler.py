@@ -263,8 +263,9 @@ result:
       elements: dict
     recorded:
       description:
-        - For each of O(metrics) its C(values) in custom.metrics.k8s.io by pod, the pods that have a value only in
-          Prometheus (C(missing)), and whether it is C(verified).
+        - For each of O(metrics) its C(values) in custom.metrics.k8s.io by pod, and whether it is C(verified).
+        - C(missing) has the pods whose value is not recorded in Prometheus or not served, and C(disagreeing) those whose
+          value is not that of Prometheus.
       returned: with O(verify=true)
       type: list
       elements: dict

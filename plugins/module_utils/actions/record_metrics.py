@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..autoscaling.backends import unused_rules
 from ..autoscaling.manifests import RuleOptions
 from ..autoscaling.recorded_metrics import KINDS, PART, RecordedMetric, metric_objects
+from ..autoscaling.spec import PODS as PODS_METRIC
+from ..chain.state.metric import MetricState
 from ..cluster.errors import ApiError
 from ..cluster.kube import NAMESPACES, PODS, RULES, KubeClient
 from ..cluster.metrics_api import CUSTOM_METRICS, MetricsApi
@@ -19,6 +22,8 @@ from ..kube.labels import namespace_of
 from ..kube.objects import Manifest, key_of
 from ..reading.change_reader import ChangeReader
 from ..reading.existing_autoscalers import read_reachable_hpas, read_scaled_objects
+from ..reading.metric_values import Observer
+from ..reading.prometheus_replicas import read_replicas
 from ..reading.unread_parts import reason
 from .metric_query import MetricQuery
 from .objects import make_objects
@@ -122,7 +127,7 @@ def verify_metrics(
     deadline: Deadline | None,
     outcome: Outcome,
 ) -> None:
-    """Wait until each pod with a value in Prometheus has one in custom.metrics.k8s.io.
+    """Wait until each pod that the query returns has a recorded value, which custom.metrics.k8s.io serves.
 
     deadline: end of the wait; None reads once without a verdict.
     A metric that no pod reports is not proven, which is a warning: its workload may not exist yet. If pods of its
@@ -132,11 +137,17 @@ def verify_metrics(
     recorded = [metric for metric in metrics if metric.profile]
     scraped = {str(metric) for metric in recorded if deadline and metric.scrape and _has_pods(kube, metric)}
 
+    observer = Observer(kube, prometheus, read_replicas(kube, prometheus))
+    states: dict[str, MetricState] = {}
+
     def look() -> list[dict[str, Any]]:
-        return [_observe(kube, prometheus, metric) for metric in recorded]
+        states.update({str(metric): _observe(kube, prometheus, observer, metric, states) for metric in recorded})
+        return [_entry(metric, states[str(metric)]) for metric in recorded]
 
     def is_coming(entry: dict[str, Any]) -> bool:
-        return bool(entry["missing"]) or (not entry["verified"] and f"{entry['namespace']}/{entry['name']}" in scraped)
+        return bool(entry["missing"] or entry["disagreeing"]) or (
+            not entry["verified"] and f"{entry['namespace']}/{entry['name']}" in scraped
+        )
 
     entries = wait_until(
         look,
@@ -148,8 +159,8 @@ def verify_metrics(
     if deadline is None:
         return
     for metric, entry in zip(recorded, entries, strict=True):
-        if entry["missing"]:
-            outcome.errors.append(_error(kube, metric, entry))
+        if entry["missing"] or entry["disagreeing"]:
+            outcome.errors.append(_error(kube, metric, states[str(metric)]))
         elif not entry["verified"]:
             outcome.warnings.append(
                 f"metric {metric} was not proven: its query returns no pod of namespace {metric.namespace}. Next: "
@@ -166,16 +177,40 @@ def _has_pods(kube: KubeClient, metric: RecordedMetric) -> bool:
         return False
 
 
-def _observe(kube: KubeClient, prometheus: PrometheusClient, metric: RecordedMetric) -> dict[str, Any]:
+def _observe(
+    kube: KubeClient,
+    prometheus: PrometheusClient,
+    observer: Observer,
+    metric: RecordedMetric,
+    before: Mapping[str, MetricState],
+) -> MetricState:
+    """before: the states of the last reading."""
     expected = {series.labels.get("pod", "") for series in prometheus.query(metric.query)}
     values = _served(kube, metric) if expected else {}
-    missing = sorted(expected - values.keys())
+    series = metric.metric.series if metric.metric else ""
+    recorded, now_s = observer.recorded([series], [metric.namespace]) if expected else ({}, 0.0)
+    state = MetricState(
+        metric.name,
+        CUSTOM_METRICS,
+        PODS_METRIC,
+        series=series,
+        expected_objects=frozenset(expected),
+        values=values,
+        recorded={pod: found.values for pod, found in recorded.get((series, metric.namespace), {}).items()},
+        now_s=now_s,
+        agreed=before[str(metric)].agreed if str(metric) in before else frozenset(),
+    )
+    return replace(state, agreed=state.agreed | {pod for pod in expected & values.keys() if state.agrees(pod)})
+
+
+def _entry(metric: RecordedMetric, state: MetricState) -> dict[str, Any]:
     return {
         "namespace": metric.namespace,
         "name": metric.name,
-        "values": values,
-        "missing": missing,
-        "verified": bool(values) and not missing,
+        "values": dict(state.values),
+        "missing": sorted({*state.missing_in_api, *state.missing_in_prometheus}),
+        "disagreeing": state.disagreeing,
+        "verified": state.is_proven,
     }
 
 
@@ -188,14 +223,26 @@ def _served(kube: KubeClient, metric: RecordedMetric) -> dict[str, float]:
     return {value.name: value.value for value in found}
 
 
-def _error(kube: KubeClient, metric: RecordedMetric, entry: dict[str, Any]) -> HopError:
-    _answer, broken = read_metric(kube, MetricQuery(CUSTOM_METRICS, metric.name, metric.namespace))
-    pods = enumeration(entry["missing"])
+def _error(kube: KubeClient, metric: RecordedMetric, state: MetricState) -> HopError:
+    if pods := state.missing_in_prometheus:
+        return HopError(
+            Hop.RULE,
+            seen=f"{state.series} has no value of pod {enumeration(pods)}, which the metric's query returns",
+            fix="check the PrometheusRule of the metric under Status > Rule health in Prometheus, "
+            "then run the playbook kubegpu.autoscale.verify",
+        ).of(f"metric {metric}")
+    broken = None
+    if pods := state.missing_in_api:
+        _answer, broken = read_metric(kube, MetricQuery(CUSTOM_METRICS, metric.name, metric.namespace))
+        seen = f"no value of pod {enumeration(pods)}, which has one in Prometheus"
+    else:
+        values = [f"{pod} {state.values[pod]:g} instead of {state.recorded[pod][-1]:g}" for pod in state.disagreeing]
+        seen = f"the metrics API serves another value than {state.series} of pod {enumeration(values)}"
     return (
         broken
         or HopError(
             Hop.METRIC,
-            seen=f"no value of pod {pods}, which has one in Prometheus",
-            fix="check the log of prometheus-adapter, then run the playbook kubegpu.autoscale.verify",
+            seen=seen,
+            fix="check the rules and the log of prometheus-adapter, then run the playbook kubegpu.autoscale.verify",
         )
     ).of(f"metric {metric}")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -203,14 +203,18 @@ class Observer:
         }
 
     def _recorded(self, autoscalers: Sequence[Autoscaler]) -> tuple[dict[tuple[str, str], dict[str, Series]], float]:
+        names = {target.series for autoscaler in autoscalers for target in autoscaler.metric_targets} - {""}
+        return self.recorded(names, {autoscaler.namespace for autoscaler in autoscalers})
+
+    def recorded(
+        self, names: Collection[str], namespaces: Collection[str]
+    ) -> tuple[dict[tuple[str, str], dict[str, Series]], float]:
         """Samples of the window by recorded series and namespace, then by object; none if Prometheus does not answer.
 
         All replicas are queried, because the metrics API returns the value of any. Objects that are unknown to
         one of them are dropped, because their value is intermittent.
         """
-        namespaces = sorted({autoscaler.namespace for autoscaler in autoscalers})
-        matcher = f"{{{one_of('namespace', namespaces)}}}" if len(namespaces) <= _NAMESPACES_IN_QUERY else ""
-        names = {target.series for autoscaler in autoscalers for target in autoscaler.metric_targets} - {""}
+        matcher = f"{{{one_of('namespace', sorted(namespaces))}}}" if len(namespaces) <= _NAMESPACES_IN_QUERY else ""
         queries = {name: f"{name}{matcher}[{self._window_s(name)}s]" for name in sorted(names)}
         try:
             return self._samples(queries), self._prometheus.query("time()")[0].values[0]

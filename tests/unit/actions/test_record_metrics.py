@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.outcome import Outcome
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.record_metrics import record_metrics
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.record_metrics import (
+    record_metrics,
+    verify_metrics,
+)
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.recorded_metrics import (
     MONITORING,
@@ -16,6 +20,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.reco
     read_metrics,
 )
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.kube import KubeClient
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.prometheus_client import PrometheusClient
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import marked
 from fake_cluster import FakeTransport, refusal
 
@@ -102,3 +107,78 @@ def test_without_the_right_to_list_the_cluster_removed_entries_are_named_as_unch
     [warning] = warnings
     assert "PrometheusRules and PodMonitors of entries that are no longer in metrics may remain" in warning
     assert warning.endswith("in namespaces other than chat, monitoring" if left else "in any namespace")
+
+
+CUSTOM = "/apis/custom.metrics.k8s.io"
+PODS = {"chat-0": 30.0004, "chat-1": 0.0}
+
+
+def verified(served: dict[str, float], recorded: dict[str, list[float]]) -> tuple[dict[str, Any], list[str], list[str]]:
+    """The entry, errors and warnings of a metric that the query returns for PODS."""
+
+    def prometheus(path: str, query: dict[str, str], **_options: Any) -> dict[str, Any]:
+        if path.endswith("/rules"):
+            return {"status": "success", "data": {"groups": []}}
+        if query["query"] == "time()":
+            return {"status": "success", "data": {"resultType": "scalar", "result": [130, "130"]}}
+        labels = {"namespace": "ml"}
+        if query["query"].startswith("namespace_pod:queue_depth:avg"):
+            found = [
+                {
+                    "metric": {**labels, "pod": pod},
+                    "values": [[100 + at, str(value)] for at, value in enumerate(values)],
+                }
+                for pod, values in recorded.items()
+            ]
+        else:
+            found = [{"metric": {**labels, "pod": pod}, "value": [130, str(value)]} for pod, value in PODS.items()]
+        return {"status": "success", "data": {"resultType": "", "result": found}}
+
+    items = [
+        {"describedObject": {"kind": "Pod", "namespace": "ml", "name": pod}, "value": f"{int(1000 * value)}m"}
+        | {"metricName": "queue_depth", "timestamp": "2026-01-01T00:00:00Z"}
+        for pod, value in served.items()
+    ]
+    answers = {
+        f"GET {CUSTOM}": {"versions": [{"version": "v1beta2"}], "preferredVersion": {"version": "v1beta2"}},
+        f"GET {CUSTOM}/v1beta2": {"resources": [{"name": "pods/queue_depth"}]},
+        f"GET {CUSTOM}/v1beta2/namespaces/ml/pods/*/queue_depth": {"items": items},
+    }
+    outcome = Outcome()
+    kube, client = KubeClient(FakeTransport(answers)), PrometheusClient.at("http://prometheus", prometheus)
+    verify_metrics(kube, client, read_metrics([{"namespace": "ml", "name": "queue_depth"}]), Deadline(0), outcome)
+    [entry] = outcome.result["recorded"]
+    return entry, [str(error) for error in outcome.errors], outcome.warnings
+
+
+ONCE = {pod: [value] for pod, value in PODS.items()}
+
+
+@pytest.mark.parametrize(
+    ("served", "recorded"),
+    [(PODS, ONCE), (PODS, {"chat-0": [10.0, 25.0], "chat-1": [0.0, 0.0]})],
+    ids=["rounded", "changing"],
+)
+def test_a_metric_is_verified_by_the_values_of_its_recorded_series(served: Any, recorded: Any) -> None:
+    entry, errors, warnings = verified(served, recorded)
+    assert (entry["verified"], entry["missing"], entry["disagreeing"], errors, warnings) == (True, [], [], [], [])
+    assert entry["values"] == {"chat-0": 30.0, "chat-1": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("served", "recorded", "seen"),
+    [
+        (PODS, {}, "namespace_pod:queue_depth:avg has no value of pod chat-0, chat-1"),
+        (PODS, {"chat-0": [30]}, "namespace_pod:queue_depth:avg has no value of pod chat-1"),
+        ({pod: 2 * value for pod, value in PODS.items()}, ONCE, "of pod chat-0 60 instead of 30.0004"),
+        ({"chat-0": 30, "chat-1": 0.1}, ONCE, "of pod chat-1 0.1 instead of 0"),
+        ({"chat-0": 30}, ONCE, "no value of pod chat-1"),
+        ({}, ONCE, "queue_depth"),
+    ],
+    ids=["no rule", "no rule for a pod", "twice the value", "another value of zero", "not served", "none served"],
+)
+def test_a_metric_is_not_verified(served: Any, recorded: Any, seen: str) -> None:
+    entry, [error], _warnings = verified(served, recorded)
+    assert entry["verified"] is False
+    assert entry["missing"] or entry["disagreeing"]
+    assert seen in error

@@ -15,6 +15,8 @@ from ...hops import CHAIN, Hop
 
 # A value agrees with Prometheus if it differs from its samples by at most this part of the target value.
 TOLERANCE = 0.05
+# The metrics API rounds values to this.
+_MILLI = 0.001
 
 
 @dataclass(frozen=True)
@@ -104,13 +106,14 @@ class MetricState:
         """Whether Prometheus, or another replica of it, may have recorded the object's value recently.
 
         Replicas scrape at different moments, and the Service answers with either. So a value may be as far from the
-        samples as these are from each other, or TOLERANCE of the target value.
+        samples as these are from each other, or TOLERANCE of the target value, or of the samples without
+        one.
         """
         samples = self.recorded.get(name)
         if not samples:
             return False
         low, high = min(samples), max(samples)
-        slack = max(high - low, TOLERANCE * (self.target_value or 0))
+        slack = max(high - low, TOLERANCE * (self.target_value or max(abs(low), abs(high))), _MILLI)
         return low - slack <= self.values[name] <= high + slack
 
     def describe(self) -> dict[str, Any]:
