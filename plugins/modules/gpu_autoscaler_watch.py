@@ -109,9 +109,9 @@ result:
       elements: dict
     ends:
       description:
-        - Pods of the target that ended, each with C(name), C(began_s) and C(ended_s).
-        - C(began_s) is the time in Unix seconds at which it was first seen terminating. C(ended_s) is the time at which
-          it was gone, and V(null) if it was not.
+        - Pods of the target that ended, each with C(uid), C(name), C(began_s), C(seen_s) and C(ended_s).
+        - C(began_s) is the time in Unix seconds at which it was first seen terminating, and C(seen_s) the time at which
+          it was last seen. C(ended_s) is the time at which it was gone, and V(null) if it was not.
       type: list
       elements: dict
     ready_pods:

@@ -20,6 +20,7 @@ import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.job import Generator, manifests
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.request_schedule import load_plan, sweep_plan
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.shapes import stages_of
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.loadtest.stage_results import scale_downs
 from collection import ROOT
 from control_plane import free_port
 from model_servers import sample_server
@@ -30,13 +31,23 @@ ROLE = 'data: {"choices": [{"delta": {"role": "assistant", "content": ""}}]}\n\n
 WORD = 'data: {"choices": [{"delta": {"content": "Hello "}}]}\n\n'
 USAGE = 'data: {"choices": [], "usage": {"completion_tokens": 4}}\n\ndata: [DONE]\n\n'
 CUT_OFF = 'data: {"choices": [{"text": "Hello", "finish_reason": null}]}\n\ndata: [DONE]\n\n'
+PROXIES = {
+    "envoy": "upstream connect error or disconnect/reset before headers. reset reason: connection termination",
+    "envoy-none": "no healthy upstream",
+    "traefik": "no available server\n",
+    "nginx": "<html>\r\n<head><title>503 Service Temporarily Unavailable</title></head>\r\n<body></body></html>\r\n",
+}
+CHAT = '{"choices": [{"message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}]}'
+ANSWERS = {"chat": CHAT, "abort": CHAT.replace("stop", "abort"), "empty": ""}
+# What users lose while a pod ends, by path, as a stream and not as one.
+LOSSES = [f"/{kind}{ending}" for kind in ("", "stream-") for ending in (*PROXIES, "abort", "empty", "hang")]
 FULL = 'data: {"error": {"message": "The engine is currently busy", "code": 503}}\n\n'
 
 
 class Handler(BaseHTTPRequestHandler):
-    """An answer by its path: /slow takes half a second, /hang never ends, /404, /three serves three at a time, /envoy
-    is a proxy whose pod has gone; and the streams of an OpenAI API, of which /stream-broken ends between two chunks,
-    /stream-empty has no token, and /stream-cut-off no finish_reason.
+    """An answer by its path: /slow takes half a second, /hang never ends, /404, /three serves three at a time; those of
+    PROXIES whose pods have gone, and of ANSWERS in JSON; and the streams of an OpenAI API, of which /stream-broken ends
+    between two chunks, /stream-empty has no token, and /stream-cut-off no finish_reason.
     """
 
     protocol_version = "HTTP/1.1"
@@ -48,16 +59,19 @@ class Handler(BaseHTTPRequestHandler):
         self.seen.append((self.path, dict(self.headers), body))
         if self.path == "/slow":
             time.sleep(0.5)
-        if self.path == "/hang":
+        if self.path.endswith("hang"):
             time.sleep(5)
-        if self.path.startswith("/stream"):
+        if self.path.startswith("/stream") and self.path.removeprefix("/stream-") not in PROXIES:
             self._stream()
             return
         status = int(self.path[1:]) if self.path[1:].isdecimal() else 200
         if self.path == "/three":
             status = self._taking_a_place()
-        text = b"upstream connect error or disconnect/reset before headers" if self.path == "/envoy" else b""
-        self.send_response(503 if text else status)
+        proxied = PROXIES.get(self.path[1:].removeprefix("stream-"), "")
+        text = (proxied or ANSWERS.get(self.path[1:], "")).encode()
+        self.send_response(503 if proxied else status)
+        if self.path[1:] in ANSWERS:
+            self.send_header("Content-Type", "application/json")
         if status == 301:
             self.send_header("Location", "/slow")
         self.send_header("Content-Length", str(len(text)))
@@ -83,6 +97,8 @@ class Handler(BaseHTTPRequestHandler):
             self._chunks(0.05, FULL)
         elif self.path == "/stream-cut-off":
             self._chunks(0.05, CUT_OFF)
+        elif self.path == "/stream-abort":
+            self._chunks(0.05, WORD, CUT_OFF.replace("null", '"abort"'))
         elif self.path == "/stream-empty":
             self._chunks(0.05, "data: [DONE]\n\n")
         else:
@@ -195,7 +211,9 @@ def test_a_stream_is_read_while_it_arrives(tmp_path: Path, server: str) -> None:
         ("/stream-broken", "failed", "a stream ended without its last chunk"),
         ("/stream-empty", "failed", "a stream without a token"),
         ("/stream-cut-off", "failed", "a stream that was cut off"),
-        ("/envoy", "failed", "status 503"),
+        ("/chat", "served", None),
+        ("/abort", "failed", "an answer that was cut off"),
+        ("/empty", "failed", "an answer without a token"),
         ("/404", "failed", "status 404"),
         ("/301", "failed", "status 301, which is not followed: use the address that it leads to"),
         ("/hang", "timed_out", None),
@@ -204,11 +222,27 @@ def test_a_stream_is_read_while_it_arrives(tmp_path: Path, server: str) -> None:
 def test_what_came_of_requests(tmp_path: Path, server: str, path: str, outcome: str, reason: str | None) -> None:
     figures, _log = loaded(tmp_path, server + path, high=10, hold_s=1, timeout_s=1)
     load = figures["parts"][0]
-    assert {name: load[name] for name in load if load[name]} == {outcome: 10}
+    assert {name: load[name] for name in load if load[name] and name != "latency_ms"} == {outcome: 10}
     assert figures["reasons"] == ({reason: 10} if reason else {})
     lost_at = figures["lost_at"]
-    assert sum(many for _second, many in lost_at) == (10 if outcome in ("failed", "timed_out") else 0)
-    assert all(0 <= second <= 4 for second, _many in lost_at)
+    assert sum(many for _sent, _known, many in lost_at) == (10 if outcome in ("failed", "timed_out") else 0)
+    assert all(0 <= sent <= known <= 4 for sent, known, _many in lost_at)
+
+
+@pytest.mark.parametrize("path", LOSSES)
+def test_each_loss_is_counted_once_in_the_scale_down_that_it_was_sent_in(
+    tmp_path: Path, server: str, path: str
+) -> None:
+    """Pods end while the requests are sent, and others, which may have their names, when their time is out."""
+    figures, _log = loaded(tmp_path, server + path, high=10, hold_s=1, timeout_s=4)
+    assert figures["parts"][0]["served"] == 0
+    for names in ("chat-0", "chat-0"), ("chat-0", "chat-1"):
+        ends = [
+            {"uid": str(number), "name": name, "began_s": began_s, "seen_s": began_s + 1, "ended_s": began_s + 1}
+            for number, (name, began_s) in enumerate(zip(names, (0, 4.5), strict=True))
+        ]
+        rows = scale_downs({"began_s": 0, "samples": [], "ends": ends, "requests": figures})
+        assert [(row["pods"], row["lost"]) for row in rows] == [([names[0]], 10), ([names[1]], 0)]
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:

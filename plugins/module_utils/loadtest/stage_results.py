@@ -57,8 +57,8 @@ def scale_downs(run: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Times at which pods of the workload ended, in their order. Pods that ended together are one scale-down.
 
     pods: names. began_s, ended_s: seconds of the test; ended_s is None if a pod was not gone in the end.
-    lost: requests that failed or timed out meanwhile, streams included: a server that ends may leave them without an
-          answer. None for a generator that does not report when.
+    lost: requests in flight meanwhile that failed or timed out, streams included: a server that ends may leave them
+          without an answer, which is known much later. None for a generator that does not report when.
     """
     test_s = float(run["began_s"])
     found: list[dict[str, Any]] = []
@@ -73,27 +73,32 @@ def scale_downs(run: Mapping[str, Any]) -> list[dict[str, Any]]:
         else:
             found.append(row)
     lost_at = (run.get("requests") or {}).get("lost_at")
+    left = list(lost_at or ())
     for row in found:
         row["began_s"] = round(row["began_s"] - test_s, 1)
         row["ended_s"] = None if row["ended_s"] is None else round(row["ended_s"] - test_s, 1)
-        row["lost"] = None if lost_at is None else _lost_within(lost_at, row["began_s"], row["ended_s"])
+        within = [loss for loss in left if _was_in_flight(loss, row["began_s"], row["ended_s"])]
+        left = [loss for loss in left if loss not in within]  # each is lost once
+        row["lost"] = None if lost_at is None else sum(many for _sent, _known, many in within)
     return found
 
 
 def _ends(run: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
-    """Each pod once: it may have ended in several stages, each of which has its own watch."""
+    """Each pod once: it may have ended in several stages, each of which has its own watch, or between two of them."""
     ends: dict[str, dict[str, Any]] = {}
     for end in run.get("ends") or ():
-        ends.setdefault(end["name"], dict(end))["ended_s"] = end["ended_s"]
+        ends.setdefault(end["uid"], dict(end)).update(seen_s=end["seen_s"], ended_s=end["ended_s"])
+    for end in ends.values():
+        if end["ended_s"] is None:
+            later = (sample["time_s"] for sample in run["samples"] if sample["time_s"] > end["seen_s"])
+            end["ended_s"] = min(later, default=None)
     return sorted(ends.values(), key=lambda end: end["began_s"])
 
 
-def _lost_within(lost_at: Sequence[Sequence[int]], began_s: float, ended_s: float | None) -> int:
-    return sum(
-        many
-        for second, many in lost_at
-        if second + 1 > began_s - _CLOCKS_S and (ended_s is None or second < ended_s + _CLOCKS_S)
-    )
+def _was_in_flight(loss: Sequence[int], began_s: float, ended_s: float | None) -> bool:
+    """loss: the seconds in which requests were sent, and in which it was known that they are lost, and how many."""
+    sent, known, _many = loss
+    return known + 1 > began_s - _CLOCKS_S and (ended_s is None or sent < ended_s + _CLOCKS_S)
 
 
 def rejected_percent(got: Mapping[str, Any]) -> float | None:

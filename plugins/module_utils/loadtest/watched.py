@@ -57,12 +57,14 @@ class Samples:
 class End:
     """A pod that ended.
 
-    began_s, ended_s: Unix seconds of the machine that looks: when it was first seen terminating, and when it was gone;
-                      None if it was not gone in the end.
+    began_s, seen_s, ended_s: Unix seconds of the machine that looks: when it was first seen terminating, when it was
+                      last seen, and when it was gone; None if it was not gone in the end.
     """
 
+    uid: str
     name: str
     began_s: float
+    seen_s: float
     ended_s: float | None = None
 
 
@@ -78,10 +80,12 @@ class Ends:
         """A pod without a grace period is gone without having been seen terminating."""
         present = {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in pods}
         for uid in self._last.keys() - present.keys():
-            self._ends.setdefault(uid, End(self._last[uid], self._last_s)).ended_s = time_s
+            gone = End(uid, self._last[uid], self._last_s, self._last_s)
+            self._ends.setdefault(uid, gone).ended_s = time_s
         for pod in pods:
             if pod["metadata"].get("deletionTimestamp"):
-                self._ends.setdefault(pod["metadata"]["uid"], End(pod["metadata"]["name"], time_s))
+                uid = pod["metadata"]["uid"]
+                self._ends.setdefault(uid, End(uid, present[uid], time_s, time_s)).seen_s = time_s
         self._last, self._last_s = present, time_s
 
     def as_dicts(self) -> list[dict[str, Any]]:

@@ -50,8 +50,13 @@ MOST_USERS = int(PLAN["most_users"])
 HEADERS = {"User-Agent": "kubegpu-loadtest", **{str(key): str(value) for key, value in PLAN["headers"].items()}}
 BODY = PLAN["body"].encode() or None
 STREAMS = ("text/event-stream", "application/x-ndjson", "application/jsonlines")
-# Envoy answers 503 for a pod whose connection broke, which is no rejection by a full server.
-BROKEN_UPSTREAM = b"upstream connect error"
+# Proxies answer 503 for pods that are gone, which is no rejection by a full server: Envoy (two), Traefik, nginx.
+BROKEN_UPSTREAM = (
+    b"upstream connect error",
+    b"no healthy upstream",
+    b"no available server",
+    b"503 Service Temporarily Unavailable",
+)
 BEGINS, FIGURES = "kubegpu-loadtest begins", "kubegpu-loadtest figures"
 # A name is resolved again after so long, as addresses behind it may change. Pods of a cluster have five search domains.
 RESOLVED_S = 5.0
@@ -117,13 +122,16 @@ def _answer(response: http.client.HTTPResponse, began_s: float) -> Answer:
     status = response.status
     if not 200 <= status < 300:
         text = response.read()
-        if status in TOO_MUCH and not text.startswith(BROKEN_UPSTREAM):
+        if status in TOO_MUCH and not any(words in text for words in BROKEN_UPSTREAM):
             return Answer(REJECTED)
         hint = ", which is not followed: use the address that it leads to" if 300 <= status < 400 else ""
         return Answer(FAILED, reason=f"status {status}{hint}")
-    if not (response.headers.get("Content-Type") or "").startswith(STREAMS):
-        response.read()
-        return Answer(SERVED, _ms_since(began_s))
+    kind = response.headers.get("Content-Type") or ""
+    if not kind.startswith(STREAMS):
+        text = response.read()
+        whole = Stream.of_whole(text) if kind.startswith("application/json") else None
+        reason = whole.reason if whole else ""
+        return Answer(whole.outcome if whole else SERVED, _ms_since(began_s), reason=reason)
     stream, ttft_ms = Stream(), None
     while line := response.readline():
         stream.line(line)
@@ -145,12 +153,12 @@ class Watched:
 
     def __init__(self) -> None:
         self.reasons, self.second, self.in_flight, self.dropped = Reasons(), Tally(), 0, 0
-        self.lost_at: Counter[int] = Counter()
+        self.lost_at: Counter[tuple[int, int]] = Counter()
         self.began_s = time.monotonic()
 
     def ask(self, *tallies: Tally) -> Answer:
         self.in_flight += 1
-        began_s = time.perf_counter()
+        began_s, sent_s = time.perf_counter(), int(time.monotonic() - self.began_s)
         try:
             answer = ask()
         finally:
@@ -159,7 +167,7 @@ class Watched:
             tally.add(answer)
         self.reasons.add(answer.reason)
         if answer.outcome in (FAILED, TIMED_OUT):
-            self.lost_at[int(time.monotonic() - self.began_s)] += 1
+            self.lost_at[sent_s, int(time.monotonic() - self.began_s)] += 1
         events.request.fire(
             request_type=PLAN["method"],
             name=URL.path or "/",
@@ -284,8 +292,9 @@ class Load(User):
         figures = play_levels(watched) if PLAN.get("sweep") else play_stages(watched)
         printing.kill()
         figures["reasons"] = watched.reasons.figures()
-        # Requests without an answer, by the second in which that was known, counted from the line BEGINS.
-        figures["lost_at"] = sorted(watched.lost_at.items())
+        # Requests without an answer, by the seconds in which they were sent and in which that was known, counted from
+        # the line BEGINS.
+        figures["lost_at"] = [(*seconds, many) for seconds, many in sorted(watched.lost_at.items())]
         environment.events.quit.add_listener(lambda **_: print(f"{FIGURES} {json.dumps(figures)}", flush=True))
         # Requests that failed are figures, not an error of this process.
         environment.process_exit_code = 0

@@ -120,7 +120,7 @@ class Reasons:
 
 @dataclass
 class Stream:
-    """Events of a stream as they arrive: server-sent ones, or a JSON object a line.
+    """Events of a stream as they arrive: server-sent ones, or a JSON object a line; or one answer that is no stream.
 
     has_token: the first one has come. error: its code, if there was one instead of an answer. tokens: of its usage.
     finish_reason: of the last event of an OpenAI API that has one, as JSON.
@@ -130,11 +130,20 @@ class Stream:
     error: int | str | None = None
     tokens: int = 0
     finish_reason: bytes = b""
+    kind: str = "a stream"
+
+    @classmethod
+    def of_whole(cls, text: bytes) -> Stream:
+        """An answer in JSON that is no stream. One of no OpenAI API is only required not to be empty."""
+        answer = cls(kind="an answer")
+        answer.line(text)
+        answer.has_token = answer.has_token or (bool(text.strip()) and b'"choices"' not in text)
+        return answer
 
     def line(self, line: bytes) -> None:
         text = line.strip().removeprefix(b"data:").lstrip()
-        if found := _FINISH.search(text):
-            self.finish_reason = found[1]
+        if found := _FINISH.findall(text):
+            self.finish_reason = ABORT if ABORT in found else found[0]
         # After the first token only these are of interest, and reading each event would cost more than sending it.
         if not text.startswith(b"{") or (self.has_token and b'"error"' not in text and b'"usage"' not in text):
             return
@@ -160,12 +169,13 @@ class Stream:
     def reason(self) -> str:
         """Why it is no answer though its protocol has ended. vLLM answers so while it ends, with status 200."""
         if self.error is not None:
-            return f"error {self.error} in a stream"
-        if self.finish_reason in (b"null", b'"abort"'):
-            return "a stream that was cut off"
-        return "" if self.has_token or self.finish_reason else "a stream without a token"
+            return f"error {self.error} in {self.kind}"
+        if self.finish_reason in (b"null", ABORT):
+            return f"{self.kind} that was cut off"
+        return "" if self.has_token or self.finish_reason else f"{self.kind} without a token"
 
 
+ABORT = b'"abort"'
 _FINISH = re.compile(rb'"finish_reason"\s*:\s*(null|"\w*")')
 
 
@@ -174,7 +184,7 @@ def _has_token(event: Mapping[str, Any]) -> bool:
     if "choices" not in event:
         return True
     for choice in event["choices"] or ():
-        delta = choice.get("delta") or {}
+        delta = choice.get("delta") or choice.get("message") or {}
         if choice.get("text") or any(value for key, value in delta.items() if key != "role"):
             return True
     return False

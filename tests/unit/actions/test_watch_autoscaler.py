@@ -203,7 +203,9 @@ def test_pods_that_end_are_seen_at_each_look():
     leaving = pod("Running", "chat-a", **of_chat, deletionTimestamp="2026-11-18T11:08:41Z")
     items = iter([[serving], [serving], [leaving], [leaving], [], []])
     seen = watched({f"GET {PODS_PATH}": ({"items": found} for found in items)})
-    assert seen["ends"] == [{"name": "chat-a", "began_s": BEGAN_S + 0.5, "ended_s": BEGAN_S + 1.5}]
+    [end] = seen["ends"]
+    assert (end["name"], end["uid"]) == ("chat-a", leaving["metadata"]["uid"])
+    assert [end[name] - BEGAN_S for name in ("began_s", "seen_s", "ended_s")] == [0.5, 1.0, 1.5]
 
 
 def test_a_pod_s_own_values_until_the_generator_has_ended():

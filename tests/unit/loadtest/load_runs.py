@@ -72,9 +72,11 @@ def counted(dropped: int = 0, reasons: dict[str, int] | None = None, **load: Any
     return {"parts": [part(), part(**load), part()], "dropped": dropped, "late_ms": 4.2, "reasons": reasons or {}}
 
 
-def ended(name: str, began_s: float, ended_s: float | None) -> dict[str, Any]:
-    """A pod that ended, in seconds of the test."""
-    return {"name": name, "began_s": BEGAN_S + began_s, "ended_s": ended_s if ended_s is None else BEGAN_S + ended_s}
+def ended(name: str, began_s: float, ended_s: float | None, uid: str = "", seen_s: float = 1000) -> dict[str, Any]:
+    """A pod that ended, in seconds of the test. seen_s: when it was last seen, unless it was gone."""
+    last_s = seen_s if ended_s is None else ended_s
+    end = {"uid": uid or name, "name": name, "began_s": BEGAN_S + began_s, "seen_s": BEGAN_S + last_s}
+    return {**end, "ended_s": ended_s if ended_s is None else BEGAN_S + ended_s}
 
 
 def of_stages(settled: dict[str, Any] | None = None, **under_load: Any) -> dict[str, Any]:

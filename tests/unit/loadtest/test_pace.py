@@ -128,6 +128,33 @@ def test_what_a_stream_says(lines: list[str], has_token: bool, tokens: int, outc
     assert (stream.has_token, stream.tokens, stream.outcome) == (has_token, tokens, outcome)
 
 
+CHAT = '{"choices": [{"message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}]}'
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        (CHAT, "served"),
+        (CHAT.replace("Hello", ""), "served"),
+        (CHAT.replace("Hello", '\\"finish_reason\\": \\"abort\\"'), "served"),
+        (CHAT.replace('"stop"', '"abort"'), "failed"),
+        (
+            CHAT.replace("[{", CHAT[CHAT.index("[{") : -2].replace("stop", "length") + ", {").replace("stop", "abort"),
+            "failed",
+        ),
+        ('{"choices": []}', "failed"),
+        ("", "failed"),
+        (FULL.removeprefix("data: "), "refused_in_stream"),
+        ('{"outputs": [1]}', "served"),
+        ("[]", "served"),
+    ],
+)
+def test_what_an_answer_in_json_that_is_no_stream_says(text: str, outcome: str) -> None:
+    answer = Stream.of_whole(text.encode())
+    assert answer.outcome == outcome, answer
+    assert "stream" not in answer.reason
+
+
 def searched(capacity: float, goal_users: int, *, most_users: int = 1000) -> list[int]:
     """The numbers of users that are tried, in their order, if so many fill the pod and so many still hold the goal."""
     done: list[Level] = []

@@ -88,34 +88,54 @@ def test_the_second_half_of_the_load_shows_whether_the_target_holds_the_goal() -
     assert judge(a_run(requests=of_stages(), goals={"p95_ms": 1}))["settled_goals"] == []
 
 
-def down(lost_at: list[tuple[int, int]], *ends: dict[str, Any]) -> list[tuple[list[str], float | None, int | None]]:
-    requests = counted(served=100, failed=sum(many for _second, many in lost_at)) | {"lost_at": lost_at}
+Loss = tuple[int, int, int]
+
+
+def down(lost_at: list[Loss], *ends: dict[str, Any]) -> list[tuple[list[str], float | None, int | None]]:
+    requests = counted(served=100, failed=sum(many for *_seconds, many in lost_at)) | {"lost_at": lost_at}
     rows = judge(a_run(requests=requests, ends=list(ends)))["scale_downs"]
     return [(row["pods"], row["ended_s"], row["lost"]) for row in rows]
 
 
 def test_requests_that_failed_while_pods_ended_are_lost_in_that_scale_down() -> None:
     """Two pods that end together are one; the failures of second 100 are before the third, those of 160 after it."""
-    lost_at = [(100, 7), (121, 2), (151, 3), (160, 5)]
+    lost_at = [(100, 100, 7), (121, 121, 2), (151, 151, 3), (160, 160, 5)]
     ends = [ended("a", 120.2, 125.0), ended("b", 120.7, 126.0), ended("c", 150.0, 154.5)]
     assert down(lost_at, *ends) == [(["a", "b"], 126.0, 2), (["c"], 154.5, 3)]
 
 
+@pytest.mark.parametrize("names", [("chat-0", "chat-0"), ("chat-0", "chat-1")])
+def test_a_request_that_hangs_is_lost_once_in_the_scale_down_that_it_was_sent_in(names: tuple[str, str]) -> None:
+    """Its time is out long after its pod was gone, while the next pod ends, which may have the same name."""
+    ends = [ended(names[0], 120, 125, uid="1"), ended(names[1], 150, 154, uid="2")]
+    lost_at = [(100, 119, 2), (123, 153, 3), (151, 181, 4), (158, 188, 5), (60, 100, 6)]
+    assert down(lost_at, *ends) == [([names[0]], 125.0, 5), ([names[1]], 154.0, 4)]
+
+
+def test_a_pod_that_is_gone_between_two_watches_leaves_later_rows_alone() -> None:
+    """The first look of the second watch does not see it. `a_run` has one each second."""
+    ends = [ended("a", 120, None, seen_s=122.5), ended("b", 150, 154)]
+    assert down([(121, 121, 1), (151, 151, 2)], *ends) == [(["a"], 123.0, 1), (["b"], 154.0, 2)]
+
+
 def test_a_pod_that_ends_in_two_stages_is_one() -> None:
     """Each stage has a watch, and the second one sees it terminating from its begin on."""
-    assert down([(122, 1), (140, 4)], ended("a", 120, None), ended("a", 125.5, 141)) == [(["a"], 141.0, 5)]
-    assert down([(122, 1)], ended("a", 120, None), ended("b", 135, 150)) == [(["a", "b"], None, 1)]
+    ends = [ended("a", 120, None, seen_s=125.2), ended("a", 125.5, 141)]
+    assert down([(122, 122, 1), (140, 140, 4)], *ends) == [(["a"], 141.0, 5)]
+    assert down([(122, 122, 1)], ended("a", 120, None), ended("b", 135, 150)) == [(["a", "b"], None, 1)]
 
 
 def test_failures_are_looked_for_within_the_error_of_two_clocks() -> None:
     """The generator's begins up to a second and a look earlier."""
-    assert down([(118, 1), (128, 1)], ended("a", 120, 127))[0][2] == 2
-    assert down([(117, 1), (129, 1)], ended("a", 120, 127))[0][2] == 0
+    assert down([(118, 118, 1), (128, 128, 1)], ended("a", 120, 127))[0][2] == 2
+    assert down([(117, 117, 1), (129, 129, 1)], ended("a", 120, 127))[0][2] == 0
 
 
 def test_lost_requests_are_in_the_report_and_fail_the_test() -> None:
     ends = [ended("chat-a", 160, 170), ended("chat-b", 240, None)]
-    requests = counted(served=100, failed=3, reasons={"ConnectionResetError": 3}) | {"lost_at": [(161, 2), (200, 1)]}
+    requests = counted(served=100, failed=3, reasons={"ConnectionResetError": 3}) | {
+        "lost_at": [(161, 161, 2), (200, 200, 1)]
+    }
     run = a_run(requests=requests, ends=ends)
     assert judge(run)["problems"] == [
         "2 requests were lost while chat-a ended",

@@ -102,8 +102,8 @@ def test_when_pods_ended():
     ends.add([a_pod("a", terminating=True), a_pod("c-0", "2")], 11.0)
     ends.add([a_pod("a", terminating=True), a_pod("c-0", "2")], 11.5)
     assert ends.as_dicts() == [
-        {"name": "b", "began_s": 10.0, "ended_s": 10.5},
-        {"name": "c-0", "began_s": 10.0, "ended_s": 10.5},
-        {"name": "a", "began_s": 10.5, "ended_s": None},
-        {"name": "d", "began_s": 10.5, "ended_s": 11.0},
+        {"uid": "b", "name": "b", "began_s": 10.0, "seen_s": 10.0, "ended_s": 10.5},
+        {"uid": "1", "name": "c-0", "began_s": 10.0, "seen_s": 10.0, "ended_s": 10.5},
+        {"uid": "a", "name": "a", "began_s": 10.5, "seen_s": 11.5, "ended_s": None},
+        {"uid": "d", "name": "d", "began_s": 10.5, "seen_s": 10.5, "ended_s": 11.0},
     ]
