@@ -59,7 +59,7 @@ class Machine:
     enrolled:  whether the firmware knows the key that DKMS signs with.
     options:   the role's variables.
     components: those of the distribution that apt uses.
-    member:    whether kubeadm has made it a node.
+    member:    whether it is a node, by the file `sign`.
     local:     whether Ansible runs on it.
     shows:     nvidia-smi's lines.
     device_files: in /dev; none where nobody looks there.
@@ -80,6 +80,7 @@ class Machine:
         *("restricted", "universe", "multiverse"),
     )
     member: bool = False
+    sign: str = "etc/kubernetes/kubelet.conf"
     local: bool = False
     shows: Sequence[str] = ()
     device_files: Sequence[str] = ()
@@ -225,9 +226,9 @@ def _write(root: Path, machine: Machine) -> None:
             f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {machine.loaded}  Release Build\n"
         )
     if machine.member:
-        kubelet = root / "etc" / "kubernetes" / "kubelet.conf"
-        kubelet.parent.mkdir(parents=True)
-        kubelet.touch()
+        sign = root / machine.sign
+        sign.parent.mkdir(parents=True, exist_ok=True)
+        sign.touch()
     if machine.secure_boot is not None:
         variable = root / SECURE_BOOT
         variable.parent.mkdir(parents=True)

@@ -20,10 +20,17 @@ from ..formats.x509 import digests
 from .apt import apt_sources
 from .files import Files
 
-# Container runtimes that the collection did not install, and signs of other clusters.
+# Container runtimes that the collection did not install.
 RUNTIMES = ("usr/local/bin/containerd", "usr/bin/crio", "usr/local/bin/crio")
-CLUSTERS = (
+# Kubeconfigs of kubelets.
+KUBELETS = (
     "etc/kubernetes/kubelet.conf",  # kubeadm, kubespray
+    "var/lib/kubelet/kubeconfig",  # EKS, kops, GKE, AKS, OpenShift
+    "var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+)
+# Signs of a node. Without any of them, the CA of a cluster is one.
+CLUSTERS = (
+    *KUBELETS,
     "etc/rancher/k3s",
     "var/lib/rancher/k3s",  # an agent's; it has no separate settings
     "etc/rancher/rke2",
@@ -31,11 +38,11 @@ CLUSTERS = (
     "var/snap/microk8s",
 )
 ROOM = ("/boot", "/usr", "/var/lib")
-# Location of the CA of the node's cluster: in the kubelet's kubeconfig, or in a file of the distribution.
-KUBELET_CONFIG = "etc/kubernetes/kubelet.conf"
+# Location of the CA of the node's cluster unless the kubelet's kubeconfig contains it.
 AUTHORITIES = (
     "etc/kubernetes/pki/ca.crt",  # kubeadm, EKS
     "etc/kubernetes/ssl/ca.crt",  # kubespray
+    "srv/kubernetes/ca.crt",  # kops
     "var/lib/rancher/k3s/agent/server-ca.crt",
     "var/lib/rancher/rke2/agent/server-ca.crt",
     "var/lib/k0s/pki/ca.crt",
@@ -53,16 +60,20 @@ def read_host(root: Path, folders: Iterable[str] = ROOM) -> tuple[dict[str, Any]
     files = Files(root)
     # The first line is the table's head.
     swaps = [line.split()[0] for line in (files.text("proc/swaps") or "").splitlines()[1:]]
-    clusters = [f"/{name}" for name in CLUSTERS if files.is_there(name)]
+    clusters = _present(files, CLUSTERS) or _present(files, AUTHORITIES)
     return {
         "swaps": swaps,
         "apt_sources": [asdict(source) for source in apt_sources(files)],
-        "runtimes": [f"/{name}" for name in RUNTIMES if files.is_there(name)],
+        "runtimes": _present(files, RUNTIMES),
         "clusters": clusters,
         "identity": _identity(files, clusters),
         "vendor": files.text("sys/class/dmi/id/sys_vendor") or "",
         "free_gib": {folder: _free_gib(root / folder.lstrip("/")) for folder in folders},
     }, files.warnings
+
+
+def _present(files: Files, names: Iterable[str]) -> list[str]:
+    return [f"/{name}" for name in names if files.is_there(name)]
 
 
 def reboots_alone() -> bool:
@@ -83,25 +94,26 @@ def _free_gib(folder: Path) -> float:
 
 def _identity(files: Files, clusters: Sequence[str]) -> dict[str, Any]:
     """Identity of the machine, and of the cluster of which it is a node."""
-    authorities = sorted(_authorities(files))
     return {
         "node": (files.text(HOSTNAME) or "").split(".")[0].lower(),
         "machine_id": files.text(MACHINE_ID) or "",
-        "authorities": authorities,
-        "is_member": bool(authorities or clusters),
+        "authorities": sorted(_authorities(files)),
+        "is_member": bool(clusters),
         "record": _record(files),
     }
 
 
 def _authorities(files: Files) -> frozenset[str]:
     """The kubelet's kubeconfig is read first, because the files may be from a cluster that the server has left."""
-    embedded = _EMBEDDED.search(files.text(KUBELET_CONFIG) or "")
-    texts = [_decoded(embedded[1])] if embedded else [files.text(name) or "" for name in AUTHORITIES]
-    try:
-        return frozenset().union(*map(digests, texts))
-    except binascii.Error:
-        files.warn(KUBELET_CONFIG, "has a certificate that is not Base64")
-        return frozenset()
+    embedded = {name: found for name in KUBELETS if (found := _EMBEDDED.search(files.text(name) or ""))}
+    texts = {name: _decoded(found[1]) for name, found in embedded.items()}
+    known: set[str] = set()
+    for name, text in (texts or {name: files.text(name) or "" for name in AUTHORITIES}).items():
+        try:
+            known |= digests(text)
+        except binascii.Error:
+            files.warn(name, "has a certificate that is not Base64")
+    return frozenset(known)
 
 
 def _decoded(text: str) -> str:

@@ -139,8 +139,8 @@ class Kubernetes:
 
     @property
     def other_clusters(self) -> tuple[str, ...]:
-        """Files by which it is a node of a cluster that kubeadm has not made."""
-        return tuple(path for path in self.host.clusters if path != files.KUBELET_CONF)
+        """Files by which it is a node of a cluster that kubeadm has not made. kubeadm's own folder may be prepared."""
+        return tuple(path for path in self.host.clusters if not path.startswith("/etc/kubernetes/"))
 
     @property
     def is_foreign(self) -> bool:

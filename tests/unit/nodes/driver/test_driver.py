@@ -14,6 +14,7 @@ import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver.checks import AFTER, BEFORE
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.driver.packages import PINNED
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.gpu_node import OURS
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.host import AUTHORITIES, CLUSTERS, read_host
 from collection import ROOT
 from driver_machines import B200, BRIDGE, H100, K80, L4, LOST, MUTE, NVSWITCH, RUBIN, V100, Machine, node_facts, plan
 
@@ -711,6 +712,31 @@ def test_only_a_bare_server_reboots_by_itself(tmp_path: Path, machine: Machine, 
     made = plan(tmp_path, machine)
 
     assert (made["reboot"]["allowed"], made["steps"]["drain"]) == (allowed, drains)
+
+
+# Beside the files that the product reads: the kubeconfig of each distribution's kubelet.
+KUBELETS = {
+    "kubeadm, kubespray": "etc/kubernetes/kubelet.conf",
+    "EKS, kops, GKE, AKS": "var/lib/kubelet/kubeconfig",
+    "k3s": "var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+    "rke2": "var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+    "k0s": "var/lib/k0s/kubelet.conf",
+    "microk8s": "var/snap/microk8s/current/credentials/kubelet.config",
+}
+
+
+@pytest.mark.parametrize("reboot_ok", ["", "true"])
+@pytest.mark.parametrize("sign", sorted({*KUBELETS.values(), *CLUSTERS, *AUTHORITIES}))
+def test_no_driver_is_replaced_under_the_pods_of_any_distribution(tmp_path: Path, sign: str, reboot_ok: str) -> None:
+    """The server is a node by this file alone. out_of_service.yml reads `clusters`, and a removal `is_member`."""
+    options = {"nvidia_driver_reboot_ok": reboot_ok} if reboot_ok else {}
+    made = plan(tmp_path, replace(MEMBER, sign=sign, options=options))
+    server = read_host(tmp_path / "root")[0]
+
+    assert server["clusters"]
+    assert server["identity"]["is_member"]
+    assert made["steps"]["drain"] == bool(reboot_ok)
+    assert any("under its pods" in line for line in made["refused"]) != bool(reboot_ok)
 
 
 @pytest.mark.parametrize("version", [580, "580", 580.1])

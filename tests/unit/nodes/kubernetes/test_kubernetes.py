@@ -116,6 +116,12 @@ REFUSED: dict[str, tuple[str, Node, dict[str, Any], str]] = {
         {},
         "cp1 belongs to a cluster of another distribution: it has /etc/rancher/k3s.",
     ),
+    "a node of EKS": (
+        "KUBERNETES_OTHER_DISTRIBUTION",
+        Node(clusters=("/var/lib/kubelet/kubeconfig",)),
+        {},
+        "it has /var/lib/kubelet/kubeconfig.",
+    ),
     "no control plane": ("KUBERNETES_NO_CONTROL_PLANE", Node(name="gpu1", planes=()), {}, "has 0 hosts"),
     "two control planes without an address": (
         "KUBERNETES_ENDPOINT_MISSING",
@@ -268,6 +274,7 @@ def test_each_finding_before_a_change_happens() -> None:
 
 
 ALLOWED: dict[str, tuple[Node, dict[str, Any]]] = {
+    "a CA that was prepared for kubeadm": (Node(clusters=("/etc/kubernetes/pki/ca.crt",)), {}),
     "a network where the role had installed none": (
         Node(files=CONTROL_PLANE, applied=applied() | {"network": {"cni": "none"}}),
         {"cni": "flannel"},
