@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from task_walk import PLAYBOOKS, Step, files, included, role_file, walk_playbook
+from task_walk import PLAYBOOKS, Step, Task, files, included, role_file, walk_playbook
 
 TURN, HEALTHY, ETCD = (role_file("kubernetes", name) for name in ("turn", "healthy", "etcd"))
 DRAIN = role_file("maintain", "drain")
@@ -59,30 +59,38 @@ def test_each_play_that_takes_a_control_plane_waits_for_its_turn(playbook: Path)
     assert early == []
 
 
-REBOOTS = {
-    playbook: reboots
-    for playbook, steps in TAKING.items()
-    if (
-        reboots := [
-            step for step in steps if {"reboot", "server_reboot"} & {key.rpartition(".")[2] for key in step.task}
-        ]
-    )
-}
+def is_stop(step: Step) -> bool:
+    """Whether the task stops the server's member of etcd, and the server stays in the cluster."""
+    modules = {module.rpartition(".")[2] for module in step.task}
+    return bool({"reboot", "server_reboot"} & modules) or ("command" in modules and "reset" not in str(step.task))
 
 
-@pytest.mark.parametrize("playbook", REBOOTS, ids=lambda path: path.stem)
-def test_the_turn_is_asked_again_between_the_drain_and_the_reboot(playbook: Path) -> None:
-    """Another run may have begun with another control plane meanwhile: the last two of the file are drain and turn."""
-    for step in REBOOTS[playbook]:
+STOPS = {playbook: stops for playbook, steps in TAKING.items() if (stops := [step for step in steps if is_stop(step)])}
+
+
+def marks(task: Task, role: str) -> bool:
+    """Whether the task annotates the node, itself or by the drain that it includes."""
+    return "annotations" in str(task.get("kubernetes.core.k8s", "")) or DRAIN in files(task, role)
+
+
+@pytest.mark.parametrize("playbook", STOPS, ids=lambda path: path.stem)
+def test_the_turn_is_checked_again_between_the_mark_and_the_stop(playbook: Path) -> None:
+    """Another run may have begun with another control plane meanwhile: the last two of the file are mark and turn."""
+    for step in STOPS[playbook]:
         _path, tasks, role = step.trail[-1]
         asked = [
             number for number, task in enumerate(tasks) if [path for path, _role in included(task, role)] == [TURN]
         ]
-        drained = [number for number, task in enumerate(tasks) if DRAIN in files(task, role)]
-        assert drained
+        marked = [number for number, task in enumerate(tasks) if marks(task, role)]
+        assert marked
         assert asked
-        assert max(asked) > max(drained)
+        assert max(asked) > max(marked)
         assert max(asked) == len(tasks) - 1, "nothing is changed between"
+
+
+def test_reboots_and_upgrades_are_stops() -> None:
+    modules = {module for steps in STOPS.values() for step in steps for module in step.task}
+    assert modules >= {"kubegpu.autoscale.server_reboot", "ansible.builtin.command"}
 
 
 def test_a_node_is_marked_where_it_is_cordoned() -> None:
