@@ -97,7 +97,8 @@ def test_a_newer_runtime_is_due_on_a_node(file: str) -> None:
 )
 def test_a_node_returns_by_the_inventory_that_cordoned_it(annotations: dict[str, str], is_ours: bool) -> None:
     """Another one drains the node like any that was cordoned before, and leaves its annotations."""
-    seen = {"_common_node": {"metadata": {"annotations": annotations}}, "kubegpu_inventory_id": "one"}
+    node = {"metadata": {"annotations": annotations}, "spec": {"unschedulable": True}}
+    seen = {"_common_node": node, "kubegpu_inventory_id": "one"}
     assert RoleValues("maintain", {}, seen)["__maintain_marked"] == is_ours
     [back] = [task for task in tasks_of("return") if task["name"] == "Return the node to service"]
     assert back["when"] == "__maintain_marked"

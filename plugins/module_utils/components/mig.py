@@ -57,7 +57,9 @@ class Change:
 
 
 def mig_plan(options: MigOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
-    """`changes`, and `refused`, the errors that stop the role before a node is drained.
+    """`changes`, `stale`, and `refused`, the errors that stop the role before a node is drained.
+
+    stale: nodes whose annotation has outlived the cordon, because someone has uncordoned them.
 
     survey: `nodes` that can be partitioned, and `strategy`, the MIG strategy of the collection's operator; empty for
     another one, whose nodes have it as a label.
@@ -65,16 +67,25 @@ def mig_plan(options: MigOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
     nodes: Sequence[Manifest] = survey["nodes"]
     return {
         "changes": [asdict(change) for node in nodes if (change := _change(options, node))],
+        "stale": [name_of(node) for node in nodes if _is_annotated(options, node) and not _is_cordoned(node)],
+        "mark": CORDONED_FOR_MIG,
         "refused": list(_refusals(options, survey["strategy"], nodes)) if options.is_present else [],
     }
+
+
+def _is_annotated(request: MigOptions, node: Manifest) -> bool:
+    return is_annotated_by(node, CORDONED_FOR_MIG, request.inventory_id)
+
+
+def _is_cordoned(node: Manifest) -> bool:
+    return bool((node.get("spec") or {}).get("unschedulable"))
 
 
 def _change(request: MigOptions, node: Manifest) -> Change | None:
     labels, annotations = labels_of(node), node["metadata"].get("annotations") or {}
     has = labels.get(CONFIG_LABEL, "")
-    is_ours, is_marked = (
-        is_annotated_by(node, annotation, request.inventory_id) for annotation in (MIG_INVENTORY, CORDONED_FOR_MIG)
-    )
+    is_ours = is_annotated_by(node, MIG_INVENTORY, request.inventory_id)
+    is_marked = _is_annotated(request, node) and _is_cordoned(node)
     before = annotations.get(MIG_BEFORE, has)
     wanted = request.profile if request.is_present else before or WHOLE
     applied = has == wanted and labels.get(STATE_LABEL) == "success"
@@ -82,13 +93,12 @@ def _change(request: MigOptions, node: Manifest) -> Change | None:
         return None
     if not request.is_present and not is_ours and not is_marked:
         return None
-    is_unschedulable = bool((node.get("spec") or {}).get("unschedulable"))
     return Change(
         name=name_of(node),
         has=has,
         wanted=wanted,
         applied=applied,
-        cordoned=is_unschedulable and not is_marked,
+        cordoned=_is_cordoned(node) and not is_marked,
         cordon={CORDONED_FOR_MIG: request.inventory_id},
         # The manager's report of the previous profile would count for this one. It acts on changes of the label, and
         # does not report an applied profile again.

@@ -28,6 +28,7 @@ NAMESPACE = "kubegpu.autoscale/namespace"
 CORDONED = "kubegpu.autoscale/cordoned-for-"
 # Distinguishes the cordon of gpu_mig from an existing one, which stays.
 CORDONED_FOR_MIG = "kubegpu.autoscale/cordoned-for-mig"
+CORDONED_FOR_UPGRADE = "kubegpu.autoscale/cordoned-for-upgrade"
 # On the objects of an autoscaler: its profile.
 METRIC_LABEL = "kubegpu.autoscale/metric"
 # Annotation on the rule of one workload: its autoscaler.

@@ -43,7 +43,7 @@ class Upgrade:
 
     cluster_release: by kubeadm's own record; empty if the cluster has none, None if it was not queried.
     kubelet_release: as the node reports it; empty until it was queried.
-    is_cordoned:     whether the node takes no pods now.
+    is_cordoned:     whether the node takes no pods now, for another reason than an upgrade.
     before:          the record of the run that began the upgrade; empty until it was read.
     """
 

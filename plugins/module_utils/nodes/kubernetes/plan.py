@@ -9,6 +9,7 @@ from typing import Any
 
 from ...formats.yaml import from_yaml
 from ...hops import Hop
+from ...kube.labels import CORDONED_FOR_UPGRADE
 from ..findings import errors, findings, warnings
 from ..membership.control_planes import ControlPlane, Membership
 from ..membership.etcd_members import members_of
@@ -255,14 +256,14 @@ def _gone(node: Kubernetes) -> dict[str, Any]:
 
 
 def _upgrade(node: Kubernetes) -> dict[str, Any]:
-    before = node.survey.upgrade.before
+    found = node.survey.upgrade
     return {
         "refused": errors(UPGRADE, node),
         "required": node.upgrades,
         "release": node.options.release,
         "record": node.upgrade_record,
         "command": node.upgrade_command,
-        "uncordon": bool(before) and not before.get("cordoned", False),
+        "uncordon": bool(found.before) and not found.before.get("cordoned", False) and not found.is_cordoned,
     }
 
 
@@ -306,10 +307,15 @@ def _survey(survey: Mapping[str, Any]) -> KubernetesSurvey:
         upgrade=Upgrade(
             cluster_release=_cluster_release(survey.get("kubeadm_config", {})),
             kubelet_release=_kubelet_release(_first(survey.get("node_before", {}))),
-            is_cordoned=bool((_first(survey.get("node_before", {})).get("spec") or {}).get("unschedulable")),
+            is_cordoned=_is_cordoned(_first(survey.get("node_before", {}))),
             before=json.loads(slurped(survey.get("before")) or "{}"),
         ),
     )
+
+
+def _is_cordoned(node: Mapping[str, Any]) -> bool:
+    is_ours = CORDONED_FOR_UPGRADE in ((node.get("metadata") or {}).get("annotations") or {})
+    return bool((node.get("spec") or {}).get("unschedulable")) and not is_ours
 
 
 def _installed(rows: Iterable[str]) -> dict[str, str]:
