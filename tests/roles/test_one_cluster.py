@@ -138,7 +138,8 @@ OF_A_NODE: dict[str, Any] = {
     "nvidia_driver_drain_timeout": 20,
 }
 UNCORDON = {"node": NODE, "metadata": {"annotations": {}}, "timeout": 1}
-DRAIN = {"node": NODE, "role": "kubernetes", "timeout": 20, "options": {}, "kept": ""}
+DRAIN = {"node": NODE, "role": "kubernetes", "timeout": 20, "options": {}, "kept": "", "mark": "example/mark"}
+UNMARK = {"node": NODE, "annotations": ["example/mark"]}
 FACTS = {"ansible.builtin.set_fact": {"hostname": NODE, "cacheable": True}}
 LOAD = {
     "gpu_loadtest_namespace": "ml",
@@ -221,6 +222,7 @@ def test_no_task_of_a_server_follows_a_changed_kubeconfig(folder: Path) -> None:
     (folder / "play.yml").write_text(json.dumps([{**play, "tasks": lines}]))
     with two_clusters(folder, "prod", "staging") as clusters:
         told = {"kubegpu_context": "prod", "_common_drain": DRAIN, "_common_uncordon": UNCORDON, **OF_A_NODE}
+        told["_common_unmark"] = UNMARK
         said = play_with(clusters, folder, folder / "play.yml", **told)
         assert set(clusters.other.requests) <= {"GET /version"}
         assert "POST /api/v1/namespaces/ml/pods/chat-0/eviction" in clusters.mine.requests
