@@ -62,3 +62,19 @@ def test_what_one_looks_for_is_where_the_table_says() -> None:
     paths = re.findall(rf"(?<![\w/])((?:plugins|roles|lab|tests|\.github|{packages})/[-\w/.*]*\w)", table)
     assert len(paths) > 60
     assert [path for path in paths if not [*ROOT.glob(path), *utils.glob(path)]] == []
+
+
+REQUIRED = re.findall(r"^([\w-]+)>=", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+INSTALLING = [
+    pytest.param(block, id=f"{path.relative_to(ROOT)}-{number}")
+    for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+    if re.search(r"ansible-playbook .*kubegpu\.autoscale\.", text := path.read_text())
+    for number, block in enumerate(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    if re.search(r"ansible-galaxy collection install \S*kubegpu/autoscale", block)
+]
+
+
+@pytest.mark.parametrize("block", INSTALLING)
+def test_a_page_that_runs_a_playbook_installs_its_requirements_with_the_collection(block: str) -> None:
+    is_listed = re.search(r"pip install -r \S*/kubegpu/autoscale/requirements\.txt", block)
+    assert is_listed or set(REQUIRED) <= set(re.findall(r"--with ([\w-]+)", block))
