@@ -76,7 +76,7 @@ def _claimable(reader: ChangeReader) -> dict[str, int]:
     """GPUs of each node that a DeviceClass offers to limits of whole GPUs."""
     if reader.known_classes is not None and class_of(f"{NVIDIA}gpu", reader.known_classes) is None:
         return {}
-    return {node: whole_gpus(devices) for node, devices in devices_of(reader.claimable).items()}
+    return {node: whole_gpus(devices) for node, devices in devices_of(reader.resource_slices).items()}
 
 
 def _check_nodes(reader: ChangeReader) -> None:

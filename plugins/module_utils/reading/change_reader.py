@@ -30,14 +30,12 @@ from ..cluster.kube import (
     HPAS,
     NAMESPACES,
     PODS,
-    RESOURCE_SLICES,
     SCALED_OBJECTS,
     KubeClient,
 )
 from ..cluster.metrics_api import CUSTOM_METRICS, group_of
 from ..cluster.ownership import other_managers
 from ..cluster.prometheus_client import PrometheusClient
-from ..kube.capacity import gpus_of
 from ..kube.labels import MANAGER, is_managed, is_of
 from ..kube.objects import Key, Manifest, key_of
 from .existing_autoscalers import Existing, lacks, read_existing
@@ -96,7 +94,7 @@ class ChangeReader(Reader):
             proposal=proposal,
             server_version=self._server_version,
             nodes=self.nodes,
-            resource_slices=self.claimable,
+            resource_slices=self.resource_slices,
             device_classes=self.known_classes,
             prometheuses=self.prometheuses,
             namespaces=self.namespaces if self._are_namespaces_selected else (),
@@ -203,17 +201,9 @@ class ChangeReader(Reader):
         return list(dict.fromkeys([*groups, *([CUSTOM_METRICS] if self._metrics else [])]))
 
     @cached_property
-    def claimable(self) -> Sequence[Manifest]:
-        """Read only if no node offers a GPU. If they cannot be listed, the nodes count as nodes without GPUs."""
-        if not self.nodes or any(gpus_of(self.nodes).values()):
-            return ()
-        slices = attempt(lambda: self.kube.list(RESOURCE_SLICES))
-        return slices if isinstance(slices, list) else ()
-
-    @cached_property
     def known_classes(self) -> Sequence[Manifest] | None:
         """Read only where devices can be claimed; None if they are not, or if they cannot be listed."""
-        classes = attempt(lambda: self.kube.list(DEVICE_CLASSES)) if self.claimable else None
+        classes = attempt(lambda: self.kube.list(DEVICE_CLASSES)) if self.resource_slices else None
         return classes if isinstance(classes, list) else None
 
     @property

@@ -21,7 +21,7 @@ from ..chain.state.agents import Agents
 from ..chain.state.api import ApiState
 from ..chain.state.autoscaler import AutoscalerState
 from ..chain.state.cluster import Place, Scope, State
-from ..chain.state.nodes import gpu_nodes, open_nodes
+from ..chain.state.nodes import open_nodes
 from ..chain.state.prometheus import PrometheusState
 from ..chain.state.targets import exporter_targets, own_targets
 from ..cluster.errors import ApiError
@@ -70,6 +70,7 @@ _LISTS = (
     "service_monitors",
     "pod_monitors",
     "prometheuses",
+    "resource_slices",
     "rule_objects",
     "scaled_objects",
     "webhooks",
@@ -126,7 +127,6 @@ class DoctorReader(Reader):
             **lists,
             hpas=self.hpas,
             component_pods=self.component_pods,
-            resource_slices=self.resource_slices if self._may_be_claimed else (),
             claim_templates=self.claim_templates,
             device_classes=self.known_classes,
             quotas=self.quotas,
@@ -246,20 +246,14 @@ class DoctorReader(Reader):
             if (target := targets.get(autoscaler.key)) and pod_spec(target.manifest or {}).get("resourceClaims")
         }
 
-    @property
-    def _may_be_claimed(self) -> bool:
-        """Whether GPUs may be claimed: pods do so, or nodes have no countable ones."""
-        has_gpus = self._agents.exporters or gpu_nodes(self.nodes, self._facts)
-        return bool(self._claiming or (has_gpus and not self._agents.plugins))
-
     @cached_property
     def claim_templates(self) -> Sequence[Manifest]:
         return self._all_in("claim_templates", RESOURCE_CLAIM_TEMPLATES, self._claiming) if self._claiming else ()
 
     @property
     def known_classes(self) -> Sequence[Manifest] | None:
-        """Read only where devices may be claimed; None if they are not read."""
-        if not self._may_be_claimed:
+        """Read only where devices are offered or claimed; None if they are not read."""
+        if not (self.resource_slices or self._claiming):
             return None
         return self.device_classes if self.is_known("device_classes") else None
 

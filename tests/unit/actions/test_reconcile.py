@@ -104,7 +104,7 @@ def test_what_matches_is_only_read_and_each_kind_once() -> None:
     assert not outcome.warnings
     assert Counter(transport.asked).most_common(1)[0][1] == 1
     assert {request.method for request in transport.requests} == {"GET"}
-    assert len(transport.requests) == 10
+    assert len(transport.requests) == 11
 
 
 def test_only_what_differs_is_applied() -> None:
