@@ -45,6 +45,7 @@ from clusters import (
     turned,
     webhook,
 )
+from collection import ROOT
 
 Fault = Callable[[Cluster], Any]
 FAULTS: dict[str, Fault] = {}
@@ -1184,6 +1185,27 @@ def _(cluster: Cluster) -> None:
 def _(cluster: Cluster) -> None:
     container = cluster.target["spec"]["template"]["spec"]["containers"][0]
     container.update(image="registry.example.com/chat:1", command=["sh", "-c"], args=["exec vllm serve chat"])
+
+
+# By the first column of the table in docs/model.md: images of that server as its documentation has them.
+IMAGES = {
+    "TensorRT-LLM": ["nvcr.io/nvidia/tensorrt-llm/release:1.2.0"],
+    "Triton with TensorRT-LLM": ["nvcr.io/nvidia/tritonserver:25.12-trtllm-python-py3"],
+    "NIM for LLMs": ["nvcr.io/nim/meta/llama-3.1-8b-instruct:1.15"],
+    "Dynamo": [f"nvcr.io/nvidia/ai-dynamo/{engine}-runtime:0.9" for engine in ("vllm", "sglang", "tensorrtllm")],
+    "llama.cpp": ["ghcr.io/ggml-org/llama.cpp:server-cuda"],
+}
+_TABLE = (ROOT / "docs" / "model.md").read_text().partition("| server | `llm_in_flight` | `llm` | scrape |\n| --- ")[2]
+SERVERS = re.findall(r"^\| (\w[^|]*) \|", _TABLE.partition("\n\n")[0], re.MULTILINE)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_each_documented_model_server_is_known_by_its_images(server: str) -> None:
+    for image in IMAGES[server]:
+        cluster = Cluster()
+        assert cluster.target
+        cluster.target["spec"]["template"]["spec"]["containers"][0]["image"] = image
+        assert ids(cluster.report()) == ["HPA_METRIC_STANDS_STILL"], image
 
 
 @fault("HPA_MANIFEST_OUTDATED")

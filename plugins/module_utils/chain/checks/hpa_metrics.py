@@ -28,7 +28,9 @@ _START_GRACE_S = 120
 # Default of the HPA controller.
 _TOLERANCE = 0.1
 # Model servers keep GPU memory and engine busy at any load.
-_MODEL_SERVERS = re.compile(r"vllm|sglang|text-generation-(?:inference|launcher)|trtllm|tensorrt-llm")
+_MODEL_SERVERS = re.compile(
+    r"vllm|sglang|text-generation-(?:inference|launcher)|trtllm|tensorrt-?llm|(?:^|/)nim/|llama\.cpp|llama-server"
+)
 _STANDS_STILL = frozenset({"gpu", "gpu_util", "gpu_memory", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"})
 # An HPA that evaluates a value this often compounds its own decision; the defaults (30 s, 15 s) are just at the edge.
 _LOOKS_AT_ONE_VALUE = 2
