@@ -9,12 +9,7 @@ from ..diagnosis.check import ALL
 from ..diagnosis.findings import Finding
 from ..errors import HopError
 from ..hops import REPORTED, Hop
-from .checks.metric import METRIC_DISAGREES
-from .checks.workload_pods import WORKLOAD_AT_ZERO
 from .state.autoscaler import AutoscalerState
-
-# Warnings because of which an autoscaler cannot be proven.
-_DISPROOFS = (METRIC_DISAGREES, WORKLOAD_AT_ZERO)
 
 
 def first_error(autoscaler: AutoscalerState | None, findings: Sequence[Finding]) -> HopError:
@@ -28,6 +23,6 @@ def first_error(autoscaler: AutoscalerState | None, findings: Sequence[Finding])
     first = Hop.NODE if autoscaler.ready_pods else Hop.WORKLOAD
     for finding in sorted(findings, key=lambda found: (found.type.hop != first, REPORTED.index(found.type.hop))):
         results = [result for result in finding.results if result.affected & names]
-        if results and (finding.type.severity == "error" or finding.type in _DISPROOFS):
+        if results and finding.type.severity == "error":
             return Finding(results).error()
     return HopError(Hop.HPA, "all hops work now, but only after wait_timeout", "raise wait_timeout")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.examine import FAILS_ON
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.metrics import PROFILES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.promql import MODEL_SERVER
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES
@@ -2026,6 +2027,17 @@ def test_a_node_that_does_not_report_has_no_other_problem() -> None:
 
 def test_each_finding_of_the_catalogue_has_a_fault() -> None:
     assert {name.split()[0] for name in FAULTS} == set(FINDING_TYPES)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_doctor_passes_only_what_verify_would_and_says_why_not(name: str) -> None:
+    """The reason is a finding of the report, so that the first line is no other than the list below it."""
+    cluster = Cluster()
+    FAULTS[name](cluster)
+    report = health_report(cluster.state(), grace=False)
+    unproven = {autoscaler["unproven"] for autoscaler in report["autoscalers"]} - {""}
+    assert unproven <= {finding["cause"] for finding in report["findings"]}
+    assert not unproven or report["verdict"] in FAILS_ON["error"]
 
 
 # Of several objects at once, of something that is not there, or of a value that tells no time.

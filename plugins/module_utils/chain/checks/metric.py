@@ -54,7 +54,7 @@ METRIC_WITHOUT_VALUE = _METRIC.error(
         ),
     ),
 )
-METRIC_DISAGREES = _METRIC.warning(
+METRIC_DISAGREES = _METRIC.error(
     "METRIC_DISAGREES",
     cause="the value in the API differs from the recorded value: it queries another Prometheus, or a second rule "
     "serves the metric",

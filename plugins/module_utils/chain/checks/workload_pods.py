@@ -207,7 +207,7 @@ WORKLOAD_MISSING = _WORKLOAD.error(
     grace_s=_START_GRACE_S,
     before="await",
 )
-WORKLOAD_AT_ZERO = _WORKLOAD.warning(
+WORKLOAD_AT_ZERO = _WORKLOAD.error(
     "WORKLOAD_AT_ZERO",
     cause="an HPA does not scale a workload with 0 replicas",
     fix="kubectl -n {namespace} scale {target} --replicas=1; to scale to zero and back, set min_replicas: 0 "
