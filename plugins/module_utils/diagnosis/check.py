@@ -25,7 +25,7 @@ SERVER = "server "
 class Evidence:
     """A more specific cause and fix, if the evidence matches.
 
-    pattern: regular expression, searched in `seen`, ignoring case.
+    pattern: regular expression, searched in `reported`, ignoring case.
     """
 
     pattern: str
@@ -85,6 +85,7 @@ class CheckResult:
     more_grace_s:  additional grace for an interval of this cluster.
     template_vars: variables for the texts of the type.
     is_cut_off:    its object runs on nodes that do not report, so a finding about these nodes explains it.
+    reported:      what Kubernetes wrote about it, without names and logs of users; None: all that was seen.
     """
 
     type: FindingType
@@ -95,6 +96,7 @@ class CheckResult:
     more_grace_s: float = 0
     template_vars: Mapping[str, str] = field(default_factory=dict)
     is_cut_off: bool = False
+    reported: str | None = None
 
     def error(self) -> HopError:
         return HopError(self.type.hop, self.seen, self.fix, cause=self.cause)
@@ -122,9 +124,8 @@ class CheckResult:
 
     @property
     def _text(self) -> FindingType | Evidence:
-        matching = (
-            evidence for evidence in self.type.evidence if re.search(evidence.pattern, self.seen, re.IGNORECASE)
-        )
+        text = self.seen if self.reported is None else self.reported
+        matching = (evidence for evidence in self.type.evidence if re.search(evidence.pattern, text, re.IGNORECASE))
         return next(matching, self.type)
 
 

@@ -21,6 +21,10 @@ Key = tuple[str, str]
 # Exit codes of a process that was stopped: SIGKILL and SIGTERM.
 KILLED = (137, 143)
 
+# Reasons of containers whose message is the runtime's, because no program has run.
+_NOT_STARTED = ("StartError", "ContainerCannotRun")
+# What runc writes into the log of a program that it cannot execute.
+_OF_RUNC = re.compile(r"exec \S+: exec format error$")
 _EVENT_TIMES = ("lastTimestamp", "eventTime", "firstTimestamp")
 _NVML = re.compile(r"nvml|libnvidia-ml|no NVIDIA GPU|could not load|driver/library version mismatch", re.IGNORECASE)
 
@@ -128,19 +132,24 @@ def statuses(pod: Manifest) -> list[Mapping[str, Any]]:
     return list((pod.get("status") or {}).get("containerStatuses") or ())
 
 
-def trouble(pod: Manifest) -> str:
-    """Why a container waits or has ended, by the kubelet; empty if all run."""
+def trouble(pod: Manifest, *, with_logs: bool = True) -> str:
+    """Why a container waits or has ended, by the kubelet; empty if all run.
+
+    with_logs: with the termination messages, which the programs of the containers write.
+    """
     first = (pod.get("status") or {}).get("initContainerStatuses") or ()
-    texts = [_trouble(status) for status in (*first, *statuses(pod)) if not status.get("ready")]
+    texts = [_trouble(status, with_logs) for status in (*first, *statuses(pod)) if not status.get("ready")]
     return "; ".join(filter(None, texts))
 
 
-def _trouble(status: Mapping[str, Any]) -> str:
+def _trouble(status: Mapping[str, Any], with_logs: bool) -> str:
     texts: list[str] = []
     for state in (status.get("state") or {}, status.get("lastState") or {}):
         for kind in ("waiting", "terminated"):
             found = state.get(kind) or {}
-            texts += filter(None, (found.get("reason"), found.get("message")))
+            reason, message = found.get("reason"), found.get("message") or ""
+            is_log = kind == "terminated" and reason not in _NOT_STARTED and not _OF_RUNC.match(message)
+            texts += filter(None, (reason, message if with_logs or not is_log else ""))
     return ": ".join(dict.fromkeys(text.strip() for text in texts))
 
 

@@ -6,14 +6,18 @@ errors of pull, create and start.
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import FINDING_TYPES
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.registry import CHECKS, FINDING_TYPES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.chain.checks.workload_pods import _FAILURES
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.diagnosis.check import CheckResult
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.diagnosis.findings import results_of
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.doctor_texts import failure, headline
 from clusters import Cluster, at, crash, ids, turned
+from test_doctor_checks import FAULTS
 
 BY_ITSELF = "a container exits by itself"
 # By part of the cause: what is written while it applies, often with a crash loop around it.
@@ -68,6 +72,17 @@ SENTENCES = {
     "cannot give the container its GPU": (
         "RunContainerError: nvidia-container-cli: initialization error: nvml error: driver not loaded",
     ),
+    "does not answer the kubelet": (
+        "CreateContainerError: context deadline exceeded",
+        'CreateContainerError: failed to reserve container name "main_chat-0_ml": name "main_chat-0_ml" is reserved for'
+        ' "5d4f"',
+    ),
+    "a volume of the pods": (
+        'RunContainerError: error mounting "/var/lib/kubelet/pods/1/volume-subpaths/conf" to rootfs: not a directory: '
+        "Are you trying to mount a directory onto a file",
+        'CreateContainerConfigError: failed to prepare subPath for volumeMount "conf" of container "main"',
+    ),
+    "cannot create or start the container": ("CreateContainerError: failed to create containerd task: cgroup",),
     BY_ITSELF: ("CrashLoopBackOff: back-off 5m0s restarting failed container=main: Error",),
 }
 ROWS = [(cause, seen) for cause, texts in SENTENCES.items() for seen in texts]
@@ -147,3 +162,51 @@ def test_a_cluster_with_nothing_of_the_chain_gets_three_sentences_and_one_comman
         "This cluster has no node with GPUs. It runs no dcgm-exporter. It has no Prometheus: Prometheus "
     )
     assert said.count("(fix: run the prometheus_stack role") == 1
+
+
+WORKLOAD = [name for name in FAULTS if (found := FINDING_TYPES[name.split()[0]]).hop == "workload" and found.evidence]
+WORDS = sorted(
+    {
+        word.lower()
+        for finding_type in FINDING_TYPES.values()
+        if finding_type.hop == "workload"
+        for evidence in finding_type.evidence
+        for word in re.findall(r"[A-Za-z]{4,}", evidence.pattern)
+    }
+)
+
+
+def renamed(part: Any, word: str) -> Any:
+    """The same objects of a workload and container that are named by the word, also where Kubernetes names them."""
+    if isinstance(part, dict):
+        return {key: renamed(value, word) for key, value in part.items()}
+    if isinstance(part, list):
+        return [renamed(value, word) for value in part]
+    return re.sub(r"\bchat\b", f"{word}-sim", part) if isinstance(part, str) else part
+
+
+def causes(name: str, word: str = "", log: str = "") -> set[str]:
+    """Causes of a fault in its workload. log: what its program writes last."""
+    cluster = Cluster()
+    FAULTS[name](cluster)
+    for pod in cluster.pods.values():
+        for status in pod["status"].get("containerStatuses", ()):
+            ended = (status.get("lastState") or {}).get("terminated") or {}
+            if log and ended.get("reason") in ("Error", "Completed"):
+                ended["message"] = log
+    state = cluster.state()
+    if word:
+        [autoscaler] = state.autoscalers
+        changed = {
+            field: renamed(getattr(autoscaler, field), word) for field in ("hpa", "target", "pods", "rejected_pods")
+        }
+        state = replace(state, autoscalers=[replace(autoscaler, **changed)], events=renamed(state.events, word))
+    checks = [check for check in CHECKS if check.hop == "workload"]
+    return {re.sub(r"\S*-sim\S*|chat\S*", "", result.cause) for result in results_of(checks, state)}
+
+
+@pytest.mark.parametrize("name", WORKLOAD)
+def test_no_name_and_no_log_of_a_user_changes_the_cause(name: str) -> None:
+    expected = causes(name)
+    assert {word: found for word in WORDS if (found := causes(name, word)) != expected} == {}
+    assert {word: found for word in WORDS if (found := causes(name, log=f"NCCL {word} error")) != expected} == {}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
@@ -52,6 +53,12 @@ _FAILURES = (
     "RunContainerError",
     "PostStartHookError",
     "CrashLoopBackOff",
+)
+# Texts of users in messages of Kubernetes: quoted names, values, names of containers and pods, what a probe returned.
+_OF_USERS = re.compile(
+    r'"(?:[^"\\]|\\.)*"|(?<=\w)=\S+|container \S+ in pod \S+|(?<=pod\(s\) )\S+|(?<=service account )\S+'
+    r"|(?<=probe failed: ).*|(?<=probe errored: ).*",
+    re.DOTALL,
 )
 # Kinds whose pods are created by no other object of the same name.
 _MAKERS = ("Deployment", "StatefulSet", "ReplicaSet")
@@ -105,7 +112,7 @@ _POD_EVIDENCE = (
         "correct lifecycle.postStart of the container; kubectl -n {namespace} describe pods",
     ),
     Evidence(
-        r"CreateContainerConfigError",
+        r"CreateContainerConfigError(?!.*subPath)",
         "a ConfigMap or Secret that the pods refer to, or a key of it, does not exist",
         "create it, or correct the pod template; kubectl -n {namespace} describe pods",
     ),
@@ -127,7 +134,8 @@ _POD_EVIDENCE = (
         "kubectl -n {namespace} logs {pod} --previous",
     ),
     Evidence(
-        r"FailedSync|FailedKillPod|FailedPodSandBoxStatus|Kill(Container|PodSandbox)Error|RemoveContainerError",
+        r"FailedSync|FailedKillPod|FailedPodSandBoxStatus|Kill(Container|PodSandbox)Error|RemoveContainerError"
+        r"|(Create|Run)ContainerError.*(context deadline exceeded|is reserved for)",
         "the container runtime of the node does not answer the kubelet, or cannot end a container",
         "on that node: systemctl status containerd; journalctl -u containerd",
     ),
@@ -157,14 +165,13 @@ _POD_EVIDENCE = (
         "set securityContext.fsGroupChangePolicy: OnRootMismatch in the pod template",
     ),
     Evidence(
-        r"nvidia-container|libnvidia|nvml|CDI device|RunContainerError|CreateContainerError|Pre(Create|Start)HookError"
-        r"|FailedCreatePodContainer",
+        r"nvidia-(container|ctk)|libnvidia|nvml|CDI device",
         "the container runtime cannot give the container its GPU",
         "run the nvidia_container_toolkit role; kubectl -n {namespace} describe pods",
     ),
     Evidence(
         r"MountVolume|FailedMount|VolumeMountFailed|AttachVolume|Unable to attach or mount|MapVolume"
-        r"|FileSystemResizeFailed|VolumeResizeFailed|RROUnsupported",
+        r"|FileSystemResizeFailed|VolumeResizeFailed|RROUnsupported|subPath|mount.*not a directory",
         "a volume of the pods cannot be mounted",
         "follow the message; kubectl -n {namespace} describe pods",
     ),
@@ -172,6 +179,11 @@ _POD_EVIDENCE = (
         r"(Create|Config)PodSandBox|network",
         "the node cannot configure the pod's network",
         "check the pods of the network plugin on that node; on the node: journalctl -u kubelet",
+    ),
+    Evidence(
+        r"(Run|Create)ContainerError|Pre(Create|Start)HookError|FailedCreatePodContainer",
+        "the container runtime cannot create or start the container",
+        "follow the message; kubectl -n {namespace} describe pods",
     ),
     Evidence(
         r"ReadinessGatesNotReady",
@@ -311,7 +323,12 @@ def pods_exist(state: State) -> Iterator[CheckResult]:
             state.affected_by([autoscaler]),
             age_s,
             template_vars=place_of_workload(autoscaler),
+            reported=_without_names(seen),
         )
+
+
+def _without_names(text: str) -> str:
+    return _OF_USERS.sub("", text)
 
 
 def is_paused(target: Manifest) -> bool:
@@ -352,7 +369,7 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
             continue  # reported as WORKLOAD_PODS_NOT_CREATED
         elif not autoscaler.ready_pods and (placed or not pods) and not state.is_before:
             judged = _worst_first(state, placed)
-            named, reason = next(((pod, reason) for pod, reason, *_age in judged if reason), (None, ""))
+            named, reason, reported = next((found[:3] for found in judged if found[1]), (None, "", ""))
             why = f": {name_of(named)}: {reason}" if named else _without_selector(autoscaler.target)
             yield CheckResult(
                 WORKLOAD_NOT_READY,
@@ -360,8 +377,9 @@ def workload_is_ready(state: State) -> Iterator[CheckResult]:
                 f"0 of {len(pods)} pods are ready{why}{_without_ready_pods(autoscaler)}",
                 affected,
                 youngest([state.clock.age_s(autoscaler.target), _not_ready_s(state, autoscaler, placed)]),
-                -_POD_GRACE_S if "CrashLoopBackOff" in reason else 0,  # a container that was restarted has started
+                -_POD_GRACE_S if "CrashLoopBackOff" in reported else 0,  # a container that was restarted has started
                 template_vars=place_of_workload(autoscaler, named or next((pod for pod, *_rest in judged), None)),
+                reported=reported if named else why,
             )
 
 
@@ -379,14 +397,17 @@ def place_of_workload(autoscaler: AutoscalerState, pod: Manifest | None = None) 
     return {"namespace": autoscaler.key[0], "target": target, "pod": pod["metadata"]["name"] if pod else target}
 
 
-def _why_not_ready(state: State, pod: Manifest) -> str:
-    """Uses the kubelet's messages for its containers, and the latest warning about the pod if it is still valid."""
-    text, ready = trouble(pod), condition(pod, "Ready")
+def _why_not_ready(state: State, pod: Manifest) -> tuple[str, str]:
+    """In full, and without texts of users.
+
+    Uses the kubelet's messages for its containers, and the latest warning about the pod if it is still valid.
+    """
+    text, own, ready = trouble(pod), trouble(pod, with_logs=False), condition(pod, "Ready")
     if ready.get("reason") == "ReadinessGatesNotReady":
-        text = condition_text(ready)
+        text = own = condition_text(ready)
     events = [event for event in state.warnings.about(pod) if (unix(last_seen(event)) or math.inf) >= got_on_s(pod)]
     shown = dict.fromkeys(map(_event_text, [*_killing_probes(pod, events), *events[-1:]]))
-    return "; ".join(filter(None, (text, *shown)))
+    return "; ".join(filter(None, (text, *shown))), "; ".join(map(_without_names, filter(None, (own, *shown))))
 
 
 def _killing_probes(pod: Manifest, events: Sequence[Manifest]) -> list[Manifest]:
@@ -524,13 +545,15 @@ def pods_find_nodes(state: State) -> Iterator[CheckResult]:
         pods = [pod for pod in autoscaler.pods if _is_pending(pod)]
         if pods:
             ages = [state.clock.condition_age_s(pod, "PodScheduled") for pod in pods]
+            why = _why_pending(state, pods[0])
             yield CheckResult(
                 WORKLOAD_PODS_PENDING,
                 autoscaler.workload,
-                f"{len(pods)} of {len(autoscaler.pods)} pods: {_why_pending(state, pods[0])}",
+                f"{len(pods)} of {len(autoscaler.pods)} pods: {why}",
                 state.affected_by([autoscaler]),
                 max((age for age in ages if age is not None), default=None),
                 template_vars=place_of_workload(autoscaler),
+                reported=_without_names(why),
             )
 
 
@@ -552,7 +575,7 @@ def pods_become_ready(state: State) -> Iterator[CheckResult]:
         yield from _rejected(state, autoscaler)
         waiting = [pod for pod in autoscaler.pods if not is_ready(pod) and not _is_pending(pod)]
         judged = _worst_first(state, waiting) if autoscaler.ready_pods else []
-        for pod, reason, is_failing, age_s in judged[:1]:
+        for pod, reason, reported, is_failing, age_s in judged[:1]:
             seen = f"{len(waiting)} of {len(autoscaler.pods)} pods are not ready: {name_of(pod)}"
             yield CheckResult(
                 WORKLOAD_PODS_FAIL,
@@ -562,18 +585,22 @@ def pods_become_ready(state: State) -> Iterator[CheckResult]:
                 age_s,
                 0 if is_failing else _POD_GRACE_S - _START_GRACE_S,
                 place_of_workload(autoscaler, pod),
+                reported=reported,
             )
 
 
-def _worst_first(state: State, pods: Sequence[Manifest]) -> list[tuple[Manifest, str, bool, float | None]]:
-    """Pods that are not ready: reason, whether a container fails, and since when. Failing ones first, then longest."""
+def _worst_first(state: State, pods: Sequence[Manifest]) -> list[tuple[Manifest, str, str, bool, float | None]]:
+    """Pods that are not ready: reason, in full and without texts of users; whether a container fails, and since when.
+
+    Failing ones first, then longest.
+    """
     judged = []
     for pod in pods:
-        reason = _why_not_ready(state, pod)
-        is_failing = any(failure in reason for failure in _FAILURES)
+        reason, reported = _why_not_ready(state, pod)
+        is_failing = any(failure in reported for failure in _FAILURES)
         age_s = state.clock.age_s(pod) if is_failing else state.clock.condition_age_s(pod, "Ready")
-        judged.append((pod, reason, is_failing, age_s))
-    return sorted(judged, key=lambda seen: (seen[2], seen[3] or 0.0), reverse=True)
+        judged.append((pod, reason, reported, is_failing, age_s))
+    return sorted(judged, key=lambda seen: (seen[3], seen[4] or 0.0), reverse=True)
 
 
 def _rejected(state: State, autoscaler: AutoscalerState) -> Iterator[CheckResult]:
@@ -583,11 +610,13 @@ def _rejected(state: State, autoscaler: AutoscalerState) -> Iterator[CheckResult
     if lately and len(autoscaler.ready_pods) < (autoscaler.replicas or 0):
         last = min(lately, key=lambda pod: ages[name_of(pod)])
         status = last["status"]
+        why = f"{status.get('reason')}: {status.get('message')}"
         yield CheckResult(
             WORKLOAD_PODS_FAIL,
             autoscaler.workload,
-            f"{len(lately)} pods were rejected: {name_of(last)}: {status.get('reason')}: {status.get('message')}",
+            f"{len(lately)} pods were rejected: {name_of(last)}: {why}",
             state.affected_by([autoscaler]) | {f"node {last['spec'].get('nodeName', '')}"},
             max(ages[name_of(pod)] for pod in lately),
             template_vars=place_of_workload(autoscaler, last),
+            reported=_without_names(f"pods were rejected: {why}"),
         )
