@@ -19,14 +19,14 @@ from clusters import Cluster, ids, turned
 REASONS = yaml.safe_load((Path(__file__).parent / "upstream_reasons.yml").read_text())
 VARIABLES = dict.fromkeys(("namespace", "pod", "target", "name", "group"), "x")
 PULL, RUNTIME, VOLUME = "cannot pull the image", "the container runtime of the node", "a volume of the pods cannot"
-GPU, ENDED, ITSELF = "cannot give the container its GPU", "has ended the pods", "a container exits by itself"
+CREATED, ENDED, ITSELF = "cannot create or start the container", "has ended the pods", "a container exits by itself"
 # Events about a pod that does not run: message of the kubelet, and part of the cause.
 EVENTS = {
     "BackOff": ("Back-off restarting failed container main in pod chat-0", ITSELF),
     "ErrImageNeverPull": ('Container image "x" is not present with pull policy of Never', "imagePullPolicy is Never"),
     "Failed": ("Error: ImagePullBackOff", PULL),
     "FailedAttachVolume": ('Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) chat-1', VOLUME),
-    "FailedCreatePodContainer": ("unable to ensure pod container exists: failed to create container", GPU),
+    "FailedCreatePodContainer": ("unable to ensure pod container exists: failed to create container", CREATED),
     "FailedCreatePodSandBox": (
         "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: no runtime for "
         '"nvidia" is configured',
@@ -86,7 +86,7 @@ CONTAINERS = {
          "SignatureValidationFailed"),
         PULL,
     ),
-    **dict.fromkeys(("CreateContainerError", "PreCreateHookError", "PreStartHookError", "RunContainerError"), GPU),
+    **dict.fromkeys(("CreateContainerError", "PreCreateHookError", "PreStartHookError", "RunContainerError"), CREATED),
     **dict.fromkeys(("ImageVolumeMountFailed", "RROUnsupported"), VOLUME),
     "CrashLoopBackOff": ITSELF,
     "CreateContainerConfigError": "a ConfigMap or Secret",
