@@ -206,7 +206,9 @@ result:
             - Replicas V(before) and V(after), the V(value) that the HorizontalPodAutoscaler saw, and its
               V(target_value). Seconds from the load step to the decision, the V(budget_s) in which it has to come, and
               V(driver_s), which NVIDIA's utilisation adds. V(late) shows whether it took longer. V(down_s) has the
-              seconds from the end of the load until it wanted one replica, or null if that took more than 20 s.
+              seconds from the end of the load until it wanted one replica, or null if that took more than 20 s. With
+              O(conformance=true) V(ready) has the number of ready pods after the load step, and V(left) the number of
+              pods after the load. Both are 0 otherwise, and with a dry decision.
           type: dict
         metrics:
           description:
@@ -236,7 +238,7 @@ result:
       hops:
         - {hop: pod, title: A pod is ready with a GPU, seconds: 2.0}
       decision:
-        {before: 1, after: 2, dry: false, value: 100.0, target_value: 50, seconds: 6.1, budget_s: 10.0, down_s: 7.2}
+        {before: 1, after: 2, dry: false, value: 100.0, target_value: 50, seconds: 6.1, down_s: 7.2, ready: 0, left: 0}
       metrics: {}
 warnings:
   description: What could not be removed.

@@ -18,6 +18,7 @@ from urllib3.exceptions import HTTPError
 
 NAMESPACE = "kubegpu-proof"
 PORT = 8000
+GPUS = 2
 PORT_S = 60  # another session of tests may have it
 
 
@@ -77,12 +78,14 @@ class Kubelet:
     cuda: names of nodes whose CUDA pods have run.
     preempts: CUDA pods are deleted instead, as the scheduler does for a pod with a higher priority.
     is_always_busy: the GPU of the workload is busy also without requests.
+    starts: number of the workload's pods that become ready; others stay pending.
     """
 
     def __init__(self, plane: ControlPlane, kube: client.ApiClient, chain: MetricChain) -> None:
         self.messages: dict[str, str] = {}
         self.cuda: list[str] = []
         self.preempts = self.is_always_busy = False
+        self.starts = GPUS
         self._core, self._apps = client.CoreV1Api(kube), client.AppsV1Api(kube)
         self._address, self._exporter = plane.address, chain.exporter
         self._service = Service(plane.address)
@@ -100,10 +103,22 @@ class Kubelet:
 
     def _follow(self) -> None:
         while not self._ended.wait(0.1):
-            self._exporter.gpus(NAMESPACE, {"proof-0": 100.0 if self.is_always_busy else self._service.percent})
             with suppress(ApiException, HTTPError):
+                self._report_gpus()
                 self._run_pods()
                 self._run_deployments()
+
+    def _report_gpus(self) -> None:
+        """Of the first node: the n-th GPU is that of the n-th pod."""
+        pods = {pod.metadata.name for pod in self._core.list_namespaced_pod(NAMESPACE).items}
+        percents = [100.0 if self.is_always_busy else self._service.percent, 0.0]
+        text = ""
+        for number, percent in enumerate(percents):
+            pod = f"proof-{number}"
+            user = f',namespace="{NAMESPACE}",pod="{pod}",container="main"' if pod in pods or not number else ""
+            labels = f'{{gpu="{number}",UUID="GPU-{number}",Hostname="gpu1"{user}}}'
+            text += f"DCGM_FI_DEV_GPU_UTIL{labels} {percent}\nDCGM_FI_DEV_FB_USED{labels} 500\n"
+        self._exporter.text = text
 
     def _run_pods(self) -> None:
         for pod in self._core.list_namespaced_pod(NAMESPACE).items:
@@ -131,16 +146,24 @@ class Kubelet:
 
     def _run_deployments(self) -> None:
         for deployment in self._apps.list_namespaced_deployment(NAMESPACE).items:
+            name = deployment.metadata.name
+            wanted = [f"{name}-{number}" for number in range(deployment.spec.replicas)]
             pods = {pod.metadata.name for pod in self._core.list_namespaced_pod(NAMESPACE).items}
-            name = f"{deployment.metadata.name}-0"
-            if name not in pods:
-                self._ready_pod(name, deployment.spec.template)
-                status = {"status": {"replicas": 1, "readyReplicas": 1}}
-                self._apps.patch_namespaced_deployment_status(deployment.metadata.name, NAMESPACE, status)
+            for number, pod in enumerate(wanted):
+                if pod not in pods:
+                    self._start_pod(pod, deployment.spec.template, is_ready=number < self.starts)
+            for pod in pods - {*wanted}:
+                if pod.startswith(f"{name}-"):
+                    self._core.delete_namespaced_pod(pod, NAMESPACE)
+            if deployment.status.replicas != len(wanted):
+                status = {"status": {"replicas": len(wanted), "readyReplicas": min(len(wanted), self.starts)}}
+                self._apps.patch_namespaced_deployment_status(name, NAMESPACE, status)
 
-    def _ready_pod(self, name: str, template: Any) -> None:
+    def _start_pod(self, name: str, template: Any, *, is_ready: bool) -> None:
         pod = {"metadata": {"name": name, "labels": template.metadata.labels}, "spec": template.spec}
         self._core.create_namespaced_pod(NAMESPACE, client.ApiClient().sanitize_for_serialization(pod))
+        if not is_ready:
+            return
         ready = {"type": "Ready", "status": "True"}
         ip = {"podIP": self._address, "podIPs": [{"ip": self._address}]}
         self._core.patch_namespaced_pod_status(

@@ -18,6 +18,7 @@ from workloads import Workloads
 Run = Callable[..., dict[str, Any]]
 
 RECORD = "kubegpu-proof"
+PENDING_S = 60  # to wait for pods, in a run in which one never becomes ready
 SCRIPTS = {"cuda.py": "", "cuda_proof.py": "", "sample_service.py": ""}
 # What the API server wants of a node's description.
 _NODE_INFO = (
@@ -165,6 +166,22 @@ def test_conformance_has_the_series_of_the_gpus_and_says_what_is_not_scraped(clu
     entries = {entry["id"]: entry for entries in product["spec"].values() for entry in entries}
     assert entries["pod_autoscaling"]["status"] == "Implemented"
     assert entries["ai_service_metrics"]["status"] == ""
+    decision = done["result"]["chain"]["decision"]
+    assert (decision["ready"], decision["left"]) == (2, 1)
+    assert cluster.left() == []
+
+
+def test_conformance_shows_no_scaling_without_a_second_ready_pod(cluster: Cluster) -> None:
+    """The second pod stays pending: the HPA's decision alone is no evidence."""
+    cluster.node("gpu1", 2)
+    cluster.kubelet.starts = 1
+    done = cluster.prove(conformance=True, wait_timeout=PENDING_S)
+    assert not done.get("failed"), done
+    decision = done["result"]["chain"]["decision"]
+    assert (decision["after"], decision["ready"]) == (2, 1)
+    product = yaml.safe_load(conformance_files(done["result"])["PRODUCT.yaml"])
+    [entry] = [entry for entry in product["spec"]["schedulingOrchestration"] if entry["id"] == "pod_autoscaling"]
+    assert entry["status"] == ""
     assert cluster.left() == []
 
 

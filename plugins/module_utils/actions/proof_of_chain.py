@@ -41,6 +41,8 @@ PATIENCE_S = 30.0
 REST_S = 60.0
 # Time to wait until the HPA wants one replica after the load. Longer if the way down is needed as evidence.
 DOWN_S, LONGEST_DOWN_S = 20.0, 90.0
+# Time to wait until the second pod is gone, after the HPA wants one replica.
+LEFT_S = 60.0
 LOOK_S = 0.25
 
 POD, RECORDED, SERVED, ACTED, DECIDED, RELEASED = "pod", "rule", "metrics_api", "hpa", "decision", "release"
@@ -102,14 +104,22 @@ class ChainProof:
 
     # The workload.
 
+    def _list_pods(self) -> Sequence[Manifest]:
+        selector = f"{NAME_LABEL}={manifests.WORKLOAD}"
+        return self._kube.list(PODS, namespace=self._options.namespace, label_selector=selector) or ()
+
+    def _pods(self, number: int, seconds: float) -> Sequence[Manifest]:
+        """The pods, once there are so many and all are ready, or after these seconds."""
+
+        def is_settled(pods: Sequence[Manifest]) -> bool:
+            return len(pods) == number and all(map(is_ready, pods))
+
+        return wait_until(self._list_pods, is_settled, Deadline(seconds), poll_s=LOOK_S)
+
     def _ready_pod(self) -> str:
         """Wait for the pod. Raises: HopError if it is not ready in time."""
-
-        def look() -> Sequence[Manifest]:
-            selector = f"{NAME_LABEL}={manifests.WORKLOAD}"
-            return self._kube.list(PODS, namespace=self._options.namespace, label_selector=selector) or ()
-
-        pods = wait_until(look, lambda pods: any(map(is_ready, pods)), Deadline(self._options.timeout_s), poll_s=LOOK_S)
+        deadline = Deadline(self._options.timeout_s)
+        pods = wait_until(self._list_pods, lambda pods: any(map(is_ready, pods)), deadline, poll_s=LOOK_S)
         ready = [pod["metadata"]["name"] for pod in pods if is_ready(pod)]
         if ready:
             return str(ready[0])
@@ -193,8 +203,9 @@ class ChainProof:
                 poll_s=LOOK_S,
             )
             seconds = self._clock() - began
-            value = self._value(autoscaler, hpa)
-        wanted = wanted_replicas(hpa)
+            value, wanted = self._value(autoscaler, hpa), wanted_replicas(hpa)
+            is_followed = self._options.conformance and wanted > 1 and autoscaler.max_replicas > 1
+            ready = self._pods(2, self._options.timeout_s) if is_followed else []
         if wanted <= 1:
             raise _undecided(autoscaler, hpa, seconds, value, load.error)
         self._hop(DECIDED, seconds)
@@ -210,6 +221,8 @@ class ChainProof:
             "late": seconds > allowed_s + LOOK_S,
             "budget": budget.describe(),
             "down_s": self._release(autoscaler),
+            "ready": sum(map(is_ready, ready)),
+            "left": len(self._pods(1, LEFT_S)) if is_followed else 0,
         }
 
     def _release(self, autoscaler: Autoscaler) -> float | None:

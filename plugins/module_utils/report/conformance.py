@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import enumeration
+from ..errors import counted, enumeration
 from ..formats.yaml import to_yaml
 from .doctor_texts import clean, number
 from .junit import cases_xml
@@ -84,11 +84,17 @@ def _pods(proof: Proof) -> Finding:
         return _unknown("one GPU was free, so the maximum of the HPA prevented a second replica")
     if decision["down_s"] is None:
         return _wrong("The HPA scaled up, and did not want one replica again in time after the load.")
+    if decision["ready"] <= decision["before"]:
+        return _unknown(
+            f"the HPA wanted {decision['after']} replicas, but {counted(decision['ready'], 'pod')} became ready"
+        )
+    if decision["left"] != decision["before"]:
+        return _unknown(f"the HPA wanted one replica after the load, but {counted(decision['left'], 'pod')} remained")
     return _shown(
-        f"An HPA scaled pods with a GPU each from {decision['before']} to {decision['after']} replicas "
-        f"{number(decision['seconds'])} s after a load step, on the utilization of the pod's GPU "
-        f"({number(decision['value'])} for target {decision['target_value']}), and back to one "
-        f"{number(decision['down_s'])} s after the load."
+        f"An HPA wanted {decision['after']} replicas {number(decision['seconds'])} s after a load step, on the "
+        f"utilization of the pod's GPU ({number(decision['value'])} for target {decision['target_value']}), and "
+        f"{decision['ready']} pods with a GPU each were ready. It wanted one {number(decision['down_s'])} s after the "
+        f"load, and {counted(decision['left'], 'pod')} remained."
     )
 
 

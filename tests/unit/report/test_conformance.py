@@ -19,7 +19,8 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.conforman
 AT = "2026-11-28T17:00:00+00:00"
 NODE = {"node": "gpu1", "status": "proven", "reason": "new", "text": "", "gpus": 8, "pods": 2, "of": 8}
 SERIES = {"DCGM_FI_DEV_GPU_UTIL": 8, "DCGM_FI_DEV_FB_USED": 8, "DCGM_FI_DEV_GPU_TEMP": 8, "DCGM_FI_DEV_XID_ERRORS": 3}
-DECISION = {"before": 1, "after": 2, "dry": False, "value": 100.0, "target_value": 50, "seconds": 6.1, "down_s": 7.2}
+DECISION = {"before": 1, "after": 2, "dry": False, "value": 100.0, "target_value": 50, "seconds": 6.1}
+DECISION |= {"down_s": 7.2, "ready": 2, "left": 1}
 PROOF: dict[str, Any] = {
     "generated_at": AT,
     "seconds": 61.4,
@@ -104,6 +105,8 @@ TAKEN_AWAY: dict[str, list[tuple[Change, str]]] = {
         (chain(status="kept"), "skipped"),
         (chain(decision={**DECISION, "down_s": None}), "failure"),
         (chain(decision={**DECISION, "dry": True}), "skipped"),
+        *((chain(decision={**DECISION, "ready": ready}), "skipped") for ready in (0, 1)),
+        *((chain(decision={**DECISION, "left": left}), "skipped") for left in (0, 2)),
     ],
     "accelerator_metrics": [
         (chain(metrics={}), "skipped"),
