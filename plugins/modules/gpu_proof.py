@@ -212,9 +212,9 @@ result:
           type: dict
         metrics:
           description:
-            - With O(conformance=true) the V(gpus) with series of the exporter, the names of these V(series) with the
-              number of GPUs that have each, and the requests that the workload V(served) by Prometheus. V(unscraped)
-              explains why it has none.
+            - With O(conformance=true) the names of the V(series) of the exporter, with the number of GPUs that have
+              each by node, and the requests that the workload V(served) by Prometheus. V(unscraped) explains why it
+              has none.
           type: dict
   sample:
     generated_at: "2026-11-26T17:00:00+00:00"

@@ -159,7 +159,7 @@ def test_conformance_has_the_series_of_the_gpus_and_says_what_is_not_scraped(clu
     done = cluster.prove(conformance=True)
     assert not done.get("failed"), done
     metrics = done["result"]["chain"]["metrics"]
-    assert metrics["series"]["DCGM_FI_DEV_GPU_UTIL"] == metrics["gpus"] > 0
+    assert metrics["series"]["DCGM_FI_DEV_GPU_UTIL"] == {"gpu1": 2}
     assert metrics["served"] == 0
     assert "the PodMonitor was not created" in metrics["unscraped"]
     product = yaml.safe_load(conformance_files(done["result"])["PRODUCT.yaml"])

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
@@ -77,8 +77,11 @@ class ChainProof:
     def describe(self) -> dict[str, Any]:
         return {"hops": self._hops, "decision": self._decision, "metrics": self._metrics}
 
-    def prove(self, nodes: Sequence[ProofNode], gpus: int) -> None:
-        """Prove the chain. Raises: HopError for the first hop that does not work, ApiError."""
+    def prove(self, nodes: Sequence[ProofNode], gpus: int, gpu_nodes: Collection[str]) -> None:
+        """Prove the chain on the nodes. gpu_nodes: names of all nodes whose series are evidence.
+
+        Raises: HopError for the first hop that does not work, ApiError.
+        """
         self._kube.apply(DEPLOYMENTS, manifests.workload(self._options, nodes))
         with self._timed(POD):
             self._ready_pod()
@@ -91,7 +94,8 @@ class ChainProof:
         self._step(autoscaler, self._ready_pod(), budget)
         if needs_metrics:
             served = 0.0 if unscraped else served_requests(self._prometheus, self._options)
-            self._metrics = {**gpu_series(self._prometheus), "served": served, "unscraped": unscraped}
+            series = gpu_series(self._prometheus, gpu_nodes)
+            self._metrics = {"series": series, "served": served, "unscraped": unscraped}
 
     @contextmanager
     def _timed(self, hop: str) -> Iterator[None]:

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
 
 from ..autoscaling.manifests import RuleOptions
+from ..chain.rule_queries import NODE_LABELS
 from ..cluster.errors import ApiError
 from ..cluster.kube import POD_MONITORS, KubeClient
 from ..cluster.prometheus_client import PrometheusClient
@@ -27,14 +28,15 @@ def scrape_service(kube: KubeClient, options: manifests.Options, rules: RuleOpti
     return ""
 
 
-def gpu_series(prometheus: PrometheusClient) -> dict[str, Any]:
-    """`gpus` with a series, and the names of their `series`, each with the number of GPUs that have it."""
-    names = prometheus.query(f"count by (__name__) (count by (__name__, UUID) ({_ROWS}))")
-    gpus = prometheus.query(f"count(count by (UUID) ({_ROWS}))")
-    return {
-        "gpus": int(gpus[0].values[-1]) if gpus else 0,
-        "series": {found.labels["__name__"]: int(found.values[-1]) for found in names},
-    }
+def gpu_series(prometheus: PrometheusClient, nodes: Collection[str]) -> dict[str, dict[str, int]]:
+    """Names of the series of GPUs, each with the number of GPUs that have it by node. Other nodes are left out."""
+    labels = ", ".join(NODE_LABELS)
+    series: dict[str, dict[str, int]] = {}
+    for found in prometheus.query(f"count by (__name__, {labels}) (count by (__name__, UUID, {labels}) ({_ROWS}))"):
+        node = next(filter(None, map(found.labels.get, NODE_LABELS)), "")
+        if node in nodes:
+            series.setdefault(found.labels["__name__"], {})[node] = int(found.values[-1])
+    return series
 
 
 def served_requests(prometheus: PrometheusClient, options: manifests.Options) -> float:

@@ -261,7 +261,7 @@ def _prove_chain(
     gpus = sum(node.free for node in nodes)
     proof = ChainProof(kube, cluster.prometheus, cluster.rules, options, clock=cluster.clock)
     try:
-        proof.prove(nodes, gpus)
+        proof.prove(nodes, gpus, {node.name for node in seen.nodes})
     except (HopError, ApiError) as err:
         if lack := _lost_room(kube, options):
             row, errors = waiting_chain(seen.record, f"its pod has no room: {lack}")

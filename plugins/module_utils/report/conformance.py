@@ -8,11 +8,11 @@ Source: cncf/k8s-ai-conformance, docs/AIConformance-1.37.yaml and scripts/valida
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..autoscaling.dcgm_fields import ENGINE_ACTIVE, GPU_UTIL, in_todays
 from ..errors import counted, enumeration
 from ..formats.yaml import to_yaml
 from .doctor_texts import clean, number
@@ -22,8 +22,7 @@ Proof = Mapping[str, Any]
 
 SUITE = "kubegpu_conformance"
 IMPLEMENTED, NOT_APPLICABLE = "Implemented", "N/A"
-_UTILIZATION = re.compile(r"util|GR_ENGINE_ACTIVE", re.IGNORECASE)
-_MEMORY = re.compile(r"(FB|fb|mem\w*)_used", re.IGNORECASE)
+_UTILIZATION, _MEMORY = {GPU_UTIL, ENGINE_ACTIVE}, {"DCGM_FI_DEV_FB_USED"}
 _DOCS = "https://github.com/kubegpu/autoscale/blob/main/docs/conformance.md"
 
 
@@ -102,15 +101,21 @@ def _gpu_metrics(proof: Proof) -> Finding:
     metrics = proof["chain"].get("metrics")
     if not metrics:
         return _unknown("the workload was not scaled, so Prometheus was not queried")
-    every = sorted(name for name, gpus in metrics["series"].items() if gpus == metrics["gpus"])
-    lacking = [
-        what
-        for what, names in (("utilization", _UTILIZATION), ("memory usage", _MEMORY))
-        if not any(map(names.search, every))
-    ]
-    if lacking or not metrics["gpus"]:
-        return _wrong(f"Prometheus has no {' and no '.join(lacking) or 'series'} of every GPU.")
-    return _shown(f"Prometheus has {len(every)} metrics of each of {metrics['gpus']} GPUs: {', '.join(every)}.")
+    proven = [row for row in proof["nodes"] if row["status"] == "proven"]
+    offered = {row["node"]: row["of"] for row in proven}
+    if shared := [row["node"] for row in proven if row["is_shared"]]:
+        return _unknown(f"the number of GPUs of {enumeration(shared)} is unknown, because they are shared or split")
+    if not metrics["series"] or not offered:
+        return _unknown("no series has the name of a proven node in its label Hostname")
+    every = sorted(
+        name for name, gpus in metrics["series"].items() if all(gpus.get(node, 0) >= of for node, of in offered.items())
+    )
+    fields = set(map(in_todays, every))
+    lacking = [what for what, names in (("utilization", _UTILIZATION), ("memory usage", _MEMORY)) if not fields & names]
+    total = counted(sum(offered.values()), "GPU")
+    if lacking:
+        return _wrong(f"Prometheus has no {' and no '.join(lacking)} of each of the {total} of the proven nodes.")
+    return _shown(f"Prometheus has {len(every)} metrics of each of {total} of the proven nodes: {', '.join(every)}.")
 
 
 def _service_metrics(proof: Proof) -> Finding:

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.dcgm_fields import NAMES_IN_1X, in_todays
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.conformance import (
     REQUIREMENTS,
     conformance_files,
@@ -18,7 +19,8 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.conforman
 
 AT = "2026-11-28T17:00:00+00:00"
 NODE = {"node": "gpu1", "status": "proven", "reason": "new", "text": "", "gpus": 8, "pods": 2, "of": 8}
-SERIES = {"DCGM_FI_DEV_GPU_UTIL": 8, "DCGM_FI_DEV_FB_USED": 8, "DCGM_FI_DEV_GPU_TEMP": 8, "DCGM_FI_DEV_XID_ERRORS": 3}
+FIELDS = {"DCGM_FI_DEV_GPU_UTIL": 8, "DCGM_FI_DEV_FB_USED": 8, "DCGM_FI_DEV_GPU_TEMP": 8, "DCGM_FI_DEV_XID_ERRORS": 3}
+SERIES = {name: {"gpu1": gpus} for name, gpus in FIELDS.items()}
 DECISION = {"before": 1, "after": 2, "dry": False, "value": 100.0, "target_value": 50, "seconds": 6.1}
 DECISION |= {"down_s": 7.2, "ready": 2, "left": 1}
 PROOF: dict[str, Any] = {
@@ -30,7 +32,7 @@ PROOF: dict[str, Any] = {
         "status": "proven",
         "reason": "new",
         "decision": DECISION,
-        "metrics": {"gpus": 8, "series": SERIES, "served": 14.0, "unscraped": ""},
+        "metrics": {"series": SERIES, "served": 14.0, "unscraped": ""},
     },
 }
 SHOWN = {"secure_accelerator_access", "pod_autoscaling", "accelerator_metrics", "ai_service_metrics"}
@@ -110,8 +112,13 @@ TAKEN_AWAY: dict[str, list[tuple[Change, str]]] = {
     ],
     "accelerator_metrics": [
         (chain(metrics={}), "skipped"),
-        (metrics(gpus=0, series={}), "failure"),
-        (metrics(gpus=9), "failure"),
+        (metrics(series={}), "skipped"),
+        (metrics(series={name: {"gpu1": 7} for name in SERIES}), "failure"),
+        (metrics(series={name: {"gpu2": 8} for name in SERIES}), "failure"),
+        (node(of=9), "failure"),
+        (node(is_shared=True), "skipped"),
+        (node(status="waiting"), "skipped"),
+        (lambda proof: proof["nodes"].append({**proof["nodes"][0], "node": "gpu2"}), "failure"),
         *(
             (metrics(series={kept: gpus for kept, gpus in SERIES.items() if kept != name}), "failure")
             for name in ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED")
@@ -141,6 +148,15 @@ def test_without_its_evidence_nothing_is_claimed(name: str, change: Change, outc
     assert outcomes(proof)[name] == outcome
     [line] = [line for line in conformance_lines(proof) if line.startswith(name)]
     assert {"failure": "NOT FULFILLED", "skipped": "NOT SHOWN"}[outcome] in line
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES_IN_1X, *NAMES_IN_1X.values(), "DCGM_FI_PROF_SM_ACTIVE"}))
+def test_only_the_utilization_of_a_gpu_is_utilization(name: str) -> None:
+    """Not that of its memory bus or video engines. Names of dcgm-exporter 1.x count, too."""
+    proof = deepcopy(PROOF)
+    metrics(series={"DCGM_FI_DEV_FB_USED": {"gpu1": 8}, name: {"gpu1": 8}})(proof)
+    is_utilization = in_todays(name) in {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"}
+    assert (product(proof)["accelerator_metrics"]["status"] == "Implemented") == is_utilization
 
 
 @pytest.mark.parametrize("servers", [[], ["other"]])
