@@ -191,6 +191,11 @@ result:
         is_shared: {description: Whether they are shared or split by MIG., type: bool}
         seconds: {description: Seconds that the program took., type: float}
         wall: {description: Seconds until the last pod had ended., type: float}
+    gpu_nodes:
+      description: Names of all nodes with GPUs, also of those that O(nodes) and O(node_selector) leave out.
+      type: list
+      elements: str
+    adds_nodes: {description: Whether labels of nodes show that a cloud adds nodes on demand., type: bool}
     chain:
       description: The temporary workload.
       type: dict
@@ -232,6 +237,8 @@ result:
         is_shared: false
         seconds: 2.1
         wall: 4.4
+    gpu_nodes: [gpu1]
+    adds_nodes: false
     chain:
       status: proven
       reason: new

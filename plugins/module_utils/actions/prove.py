@@ -139,6 +139,8 @@ def prove(cluster: Cluster, request: Request) -> Outcome:
         "seconds": round(cluster.clock() - began, 1),
         "proven_now": is_needed and not kube.dry_run,
         "nodes": [verdict.row for verdict in verdicts],
+        "gpu_nodes": list(seen.gpu_nodes),
+        "adds_nodes": seen.adds_nodes,
         "chain": chain,
     }
     return outcome
@@ -156,7 +158,7 @@ def clear(cluster: Cluster, request: Request) -> Outcome:
     if record is not None and is_ours:
         kube.delete(CONFIG_MAPS, record, partial(is_of, inventory=inventory))
     outcome.changed = left or is_ours
-    empty = {"generated_at": "", "seconds": 0.0, "proven_now": False, "nodes": []}
+    empty = {"generated_at": "", "seconds": 0.0, "proven_now": False, "nodes": [], "gpu_nodes": [], "adds_nodes": False}
     outcome.result = {**empty, "chain": dict(NO_CHAIN)}
     return outcome
 

@@ -19,6 +19,7 @@ from ..cluster.kube import (
 )
 from ..kube.label_selectors import labels_match
 from ..kube.labels import NAME_LABEL
+from ..kube.node_pools import nodes_are_added
 from ..kube.objects import Manifest, labels_of
 from ..kube.resource_claims import devices_of, whole_gpus
 from ..proof import basis
@@ -38,12 +39,16 @@ class Seen:
     """nodes:    nodes with GPUs. chain: known values of what a proof of the chain rests on.
     record:   earlier proofs.
     machines: all nodes by machine ID.
+    gpu_nodes: names of all nodes with GPUs, also of those that are not to be proven.
+    adds_nodes: whether nodes are added on demand.
     """
 
     nodes: Sequence[ProofNode]
     chain: Mapping[str, str]
     record: Record
     machines: frozenset[str]
+    gpu_nodes: Sequence[str]
+    adds_nodes: bool
 
 
 class ProofReader(Reader):
@@ -66,14 +71,17 @@ class ProofReader(Reader):
         Raises: ApiError without the permission to list nodes, DaemonSets or pods.
         """
         listed = self.kube.list(NODES) or ()
-        nodes = [node for node in listed if labels_match({"matchLabels": self._selector}, labels_of(node))]
+        selector = {"matchLabels": self._selector}
+        selected = {node["metadata"]["name"] for node in listed if labels_match(selector, labels_of(node))}
         pods = (self.kube.list(PODS, field_selector=_LIVE) or ()) if with_pods else ()
-        found = proof_nodes(nodes, pods, self._servers, self._parts, self.record.machines.keys())
+        found = proof_nodes(listed, pods, self._servers, self._parts, self.record.machines.keys())
         return Seen(
-            [node for node in found if not names or node.name in names],
+            [node for node in found if node.name in selected and (not names or node.name in names)],
             basis.known(basis.CHAIN, self._parts),
             self.record,
             frozenset((node.get("status") or {}).get("nodeInfo", {}).get("machineID", "") for node in listed),
+            [node.name for node in found],
+            nodes_are_added(listed),
         )
 
     @cached_property

@@ -132,13 +132,16 @@ def _service_metrics(proof: Proof) -> Finding:
 
 
 def _nodes_added(proof: Proof) -> Finding:
-    nodes = {row["node"] for row in proof["nodes"]}
-    if not nodes or nodes - set(proof["servers"]):
-        return _unknown("not every GPU node is a server of the inventory")
+    if proof["adds_nodes"]:
+        return _unknown("labels of nodes show Karpenter or a node group of a cloud, and adding nodes was not tried")
+    if not proof["gpu_nodes"]:
+        return _unknown("no node offers a GPU")
+    if others := sorted(set(proof["gpu_nodes"]) - set(proof["servers"])):
+        return _unknown(f"{enumeration(others)} has GPUs, and is no server of the inventory")
     return Finding(
         NOT_APPLICABLE,
-        "The GPU nodes are servers of an inventory. No node is added on demand: kubegpu.autoscale installs no cluster "
-        "autoscaler and no equivalent mechanism.",
+        "All GPU nodes of the cluster are servers of an inventory. No node has a label of Karpenter or of a cloud's "
+        "node group, and kubegpu.autoscale installs no cluster autoscaler and no equivalent mechanism.",
     )
 
 

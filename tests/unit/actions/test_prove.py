@@ -600,3 +600,17 @@ def test_gpus_that_were_seen_are_recorded_also_if_the_cuda_pod_did_not_end(obsta
     fill(cluster, "gpu1")
     outcome = Proof(cluster, unrequested="deny").prove()
     assert (statuses(outcome), len(outcome.errors)) == ({"gpu1": "failed", "gpu2": "kept"}, 1)
+
+
+@pytest.mark.parametrize("left_out", [{"nodes": ["gpu1"]}, {"selector": {"pool": "a"}}], ids=str)
+@pytest.mark.parametrize("label", ["eks.amazonaws.com/nodegroup", ""])
+def test_gpu_nodes_that_are_not_to_be_proven_are_reported(left_out: dict[str, Any], label: str) -> None:
+    """The playbook conformance reads them: a cluster may add nodes although none is selected."""
+    cluster = Cluster(gpu1=2, gpu2=2)
+    first, second = cluster.answers["GET /api/v1/nodes"]["items"]
+    first["metadata"]["labels"] = {"pool": "a"}
+    second["metadata"]["labels"] = {label: "b"} if label else {}
+    result = Proof(cluster, **left_out).prove().result
+    assert [row["node"] for row in result["nodes"]] == ["gpu1"]
+    assert result["gpu_nodes"] == ["gpu1", "gpu2"]
+    assert result["adds_nodes"] == bool(label)

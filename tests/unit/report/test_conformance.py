@@ -27,6 +27,8 @@ PROOF: dict[str, Any] = {
     "generated_at": AT,
     "seconds": 61.4,
     "proven_now": True,
+    "gpu_nodes": ["gpu1"],
+    "adds_nodes": False,
     "nodes": [{**NODE, "unrequested": "denied", "is_shared": False}],
     "chain": {
         "status": "proven",
@@ -159,9 +161,16 @@ def test_only_the_utilization_of_a_gpu_is_utilization(name: str) -> None:
     assert (product(proof)["accelerator_metrics"]["status"] == "Implemented") == is_utilization
 
 
-@pytest.mark.parametrize("servers", [[], ["other"]])
-def test_a_cluster_of_other_nodes_may_have_an_autoscaler(servers: list[str]) -> None:
-    assert product(PROOF, servers=servers)["cluster_autoscaling"]["status"] == ""
+@pytest.mark.parametrize(
+    "change",
+    [{"gpu_nodes": ["gpu1", "gpu2"]}, {"gpu_nodes": ["gpu2"]}, {"gpu_nodes": []}, {"adds_nodes": True}],
+    ids=str,
+)
+def test_a_cluster_of_other_nodes_may_have_an_autoscaler(change: dict[str, Any]) -> None:
+    """Nodes that this run did not prove count, too."""
+    entry = product({**PROOF, **change}, servers=["gpu1"])["cluster_autoscaling"]
+    assert (entry["status"], entry["evidence"]) == ("", [])
+    assert entry["notes"]
 
 
 def test_the_fields_of_a_given_form_stay() -> None:
