@@ -235,6 +235,7 @@ class FilterModule:
             "chart_values": chart_values,
             "closed_to": refusal,
             "confirmation": confirmation,
+            "conformance_error": conformance.conformance_error,
             "conformance_files": conformance_files,
             "conformance_lines": conformance.conformance_lines,
             "daemon_set_rollout": daemon_set_rollout,

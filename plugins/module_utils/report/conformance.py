@@ -216,6 +216,15 @@ def conformance_lines(proof: Proof, servers: Sequence[str] = ()) -> list[str]:
     ]
 
 
+def conformance_error(proof: Proof, servers: Sequence[str] = ()) -> str:
+    """Why the run fails: what is not fulfilled, or that nothing is shown; empty otherwise."""
+    known = {**proof, "servers": servers}
+    found = {name: judge(known) for _section, name, level, judge in REQUIREMENTS if level == "MUST"}
+    if wrong := [clean(f"{name}: {finding.seen}") for name, finding in found.items() if finding.is_wrong]:
+        return f"NOT FULFILLED: {' '.join(wrong)}"
+    return "" if any(finding.status == IMPLEMENTED for finding in found.values()) else "No requirement was shown."
+
+
 def _form() -> dict[str, Any]:
     """CNCF's form for 1.37, without its descriptions."""
     sections: dict[str, list[dict[str, Any]]] = {}

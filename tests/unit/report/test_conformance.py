@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from copy import deepcopy
+from collections.abc import Mapping
 from typing import Any
 from xml.etree import ElementTree
 
@@ -13,33 +12,14 @@ import yaml
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.dcgm_fields import NAMES_IN_1X, in_todays
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.report.conformance import (
     REQUIREMENTS,
+    conformance_error,
     conformance_files,
     conformance_lines,
 )
+from conformance_proofs import AT, PROOF, TAKEN_AWAY, Change, changed, metrics
 
-AT = "2026-11-28T17:00:00+00:00"
-NODE = {"node": "gpu1", "status": "proven", "reason": "new", "text": "", "gpus": 8, "pods": 2, "of": 8}
-FIELDS = {"DCGM_FI_DEV_GPU_UTIL": 8, "DCGM_FI_DEV_FB_USED": 8, "DCGM_FI_DEV_GPU_TEMP": 8, "DCGM_FI_DEV_XID_ERRORS": 3}
-SERIES = {name: {"gpu1": gpus} for name, gpus in FIELDS.items()}
-DECISION = {"before": 1, "after": 2, "dry": False, "value": 100.0, "target_value": 50, "seconds": 6.1}
-DECISION |= {"down_s": 7.2, "ready": 2, "left": 1}
-PROOF: dict[str, Any] = {
-    "generated_at": AT,
-    "seconds": 61.4,
-    "proven_now": True,
-    "gpu_nodes": ["gpu1"],
-    "adds_nodes": False,
-    "nodes": [{**NODE, "unrequested": "denied", "is_shared": False}],
-    "chain": {
-        "status": "proven",
-        "reason": "new",
-        "decision": DECISION,
-        "metrics": {"series": SERIES, "served": 14.0, "unscraped": ""},
-    },
-}
 SHOWN = {"secure_accelerator_access", "pod_autoscaling", "accelerator_metrics", "ai_service_metrics"}
 LACKING = {"ai_inference", "gang_scheduling", "robust_controller"}
-Change = Callable[[dict[str, Any]], Any]
 
 
 def product(proof: Mapping[str, Any], **more: Any) -> dict[str, dict[str, Any]]:
@@ -79,61 +59,6 @@ def test_no_name_of_a_test_of_upstream_is_used() -> None:
     assert json.loads(texts["observations.json"]) == PROOF
 
 
-def node(**more: Any) -> Change:
-    return lambda proof: proof["nodes"][0].update(more)
-
-
-def chain(**more: Any) -> Change:
-    return lambda proof: proof["chain"].update(more)
-
-
-def metrics(**more: Any) -> Change:
-    return lambda proof: proof["chain"]["metrics"].update(more)
-
-
-TAKEN_AWAY: dict[str, list[tuple[Change, str]]] = {
-    "secure_accelerator_access": [
-        (node(unrequested="visible"), "failure"),
-        (node(unrequested=""), "skipped"),
-        (node(status="failed"), "failure"),
-        (node(status="kept"), "skipped"),
-        (node(status="waiting"), "skipped"),
-        (node(pods=1), "skipped"),  # GPUs of an earlier run count in `gpus`
-        (node(is_shared=True), "skipped"),
-        (lambda proof: proof["nodes"].clear(), "skipped"),
-        (lambda proof: proof["nodes"].append({**NODE, "status": "waiting", "unrequested": ""}), "skipped"),
-    ],
-    "pod_autoscaling": [
-        (chain(status="failed"), "failure"),
-        (chain(status="waiting"), "skipped"),
-        (chain(status="kept"), "skipped"),
-        (chain(decision={**DECISION, "down_s": None}), "failure"),
-        (chain(decision={**DECISION, "dry": True}), "skipped"),
-        *((chain(decision={**DECISION, "ready": ready}), "skipped") for ready in (0, 1)),
-        *((chain(decision={**DECISION, "left": left}), "skipped") for left in (0, 2)),
-    ],
-    "accelerator_metrics": [
-        (chain(metrics={}), "skipped"),
-        (metrics(series={}), "skipped"),
-        (metrics(series={name: {"gpu1": 7} for name in SERIES}), "failure"),
-        (metrics(series={name: {"gpu2": 8} for name in SERIES}), "failure"),
-        (node(of=9), "failure"),
-        (node(is_shared=True), "skipped"),
-        (node(status="waiting"), "skipped"),
-        (lambda proof: proof["nodes"].append({**proof["nodes"][0], "node": "gpu2"}), "failure"),
-        *(
-            (metrics(series={kept: gpus for kept, gpus in SERIES.items() if kept != name}), "failure")
-            for name in ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED")
-        ),
-    ],
-    "ai_service_metrics": [
-        (chain(metrics={}), "skipped"),
-        (metrics(served=0.0), "failure"),
-        (metrics(served=0.0, unscraped="no PodMonitor is served"), "skipped"),
-    ],
-}
-
-
 def test_each_claim_has_evidence_that_is_taken_away() -> None:
     assert TAKEN_AWAY.keys() == SHOWN
 
@@ -142,21 +67,26 @@ def test_each_claim_has_evidence_that_is_taken_away() -> None:
     ("name", "change", "outcome"), [(name, *row) for name, rows in TAKEN_AWAY.items() for row in rows]
 )
 def test_without_its_evidence_nothing_is_claimed(name: str, change: Change, outcome: str) -> None:
-    proof = deepcopy(PROOF)
-    change(proof)
+    proof = changed(change)
     entry = product(proof)[name]
     assert (entry["status"], entry["evidence"]) == ("", [])
     assert entry["notes"]
     assert outcomes(proof)[name] == outcome
     [line] = [line for line in conformance_lines(proof) if line.startswith(name)]
     assert {"failure": "NOT FULFILLED", "skipped": "NOT SHOWN"}[outcome] in line
+    assert (f"NOT FULFILLED: {name}: " in conformance_error(proof)) == (outcome == "failure")
+
+
+def test_a_run_fails_only_by_what_it_saw_and_if_it_saw_nothing() -> None:
+    assert conformance_error(PROOF) == ""
+    nothing = {**PROOF, "nodes": [], "gpu_nodes": [], "chain": {"status": "off", "reason": ""}}
+    assert conformance_error(nothing) == "No requirement was shown."
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES_IN_1X, *NAMES_IN_1X.values(), "DCGM_FI_PROF_SM_ACTIVE"}))
 def test_only_the_utilization_of_a_gpu_is_utilization(name: str) -> None:
     """Not that of its memory bus or video engines. Names of dcgm-exporter 1.x count, too."""
-    proof = deepcopy(PROOF)
-    metrics(series={"DCGM_FI_DEV_FB_USED": {"gpu1": 8}, name: {"gpu1": 8}})(proof)
+    proof = changed(metrics(series={"DCGM_FI_DEV_FB_USED": {"gpu1": 8}, name: {"gpu1": 8}}))
     is_utilization = in_todays(name) in {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"}
     assert (product(proof)["accelerator_metrics"]["status"] == "Implemented") == is_utilization
 
