@@ -128,8 +128,8 @@ def chart_values(own: Object, given: Object | None = None, lists: Mapping[str, s
     return merged_values(own, given, lists or {})
 
 
-def conformance_files(proof: Object, form: Object | None = None, servers: Sequence[str] = ()) -> list[dict[str, str]]:
-    files = conformance.conformance_files(plain(proof), plain(form) if form else None, servers)
+def conformance_files(proof: Object, form: str = "", servers: Sequence[str] = ()) -> list[dict[str, str]]:
+    files = conformance.conformance_files(plain(proof), str(form), servers)
     return [{"name": name, "content": content} for name, content in files.items()]
 
 

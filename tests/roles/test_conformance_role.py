@@ -42,3 +42,19 @@ def test_what_is_not_fulfilled_fails_the_run_with_its_evidence(tmp_path: Path, f
     assert rc != 0
     assert message in text
     assert (tmp_path / "conformance" / "junit.xml").is_file()
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+def test_what_a_person_filled_in_survives_the_next_run(tmp_path: Path, is_given: bool) -> None:
+    """In the PRODUCT.yaml of an earlier run, or in a form. A copy of what is replaced stays, with its comments."""
+    assert written(tmp_path, PROOF)[0] == 0
+    product = tmp_path / "conformance" / "PRODUCT.yaml"
+    filled = product.read_text().replace("'[platformVersion]'", "1.10 # a comment")
+    product.write_text(filled)
+    form = tmp_path / "form.yaml"
+    form.write_text(filled.replace("1.10", "1.20"))
+    rc, text = written(tmp_path, PROOF, **({"gpu_proof_conformance_form": str(form)} if is_given else {}))
+    assert rc == 0, text
+    assert f"  platformVersion: {'1.20' if is_given else '1.10'}\n" in product.read_text()
+    [copy] = product.parent.glob("PRODUCT.yaml.*")
+    assert copy.read_text() == filled

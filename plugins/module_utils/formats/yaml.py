@@ -1,7 +1,7 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -60,6 +60,37 @@ def to_yaml(documents: Iterable[Any]) -> str:
     """
     dumper = _dumper("|")
     return yaml.dump_all(documents, Dumper=dumper, explicit_start=True, sort_keys=False, width=150)
+
+
+def edited(text: str, document: Any) -> str:
+    """The document as YAML, where what is equal to that of the text keeps its spelling, for example 1.10.
+
+    Comments of the text are lost. Raises: ValueError if the text is no YAML.
+    """
+    dumper = _dumper("|")
+
+    def node(before: Any, value: Any) -> Any:
+        if yaml.constructor.SafeConstructor().construct_document(before) == value:
+            return before
+        if isinstance(before, yaml.MappingNode) and isinstance(value, Mapping):
+            known = {key.value: (key, old) for key, old in before.value}
+            new = dumper("").represent_data
+            before.value = [
+                (known[name][0], node(known[name][1], value[name])) if name in known else (new(name), new(value[name]))
+                for name in value
+            ]
+            return before
+        if isinstance(before, yaml.SequenceNode) and isinstance(value, list) and len(value) == len(before.value):
+            before.value = [node(*pair) for pair in zip(before.value, value, strict=True)]
+            return before
+        return dumper("").represent_data(value)
+
+    try:
+        tree = yaml.compose(text, yaml.SafeLoader)
+    except yaml.YAMLError as err:
+        raise ValueError(" ".join(str(err).split())) from err
+    changed = node(tree, document)
+    return str(yaml.serialize(changed, Dumper=dumper, explicit_start=True, width=150, allow_unicode=True))
 
 
 def to_sorted_yaml(document: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..autoscaling.dcgm_fields import ENGINE_ACTIVE, GPU_UTIL, in_todays
 from ..errors import counted, enumeration
-from ..formats.yaml import to_yaml
+from ..formats.yaml import edited, from_yaml, to_yaml
 from .doctor_texts import clean, number
 from .junit import cases_xml
 
@@ -186,20 +186,20 @@ _METADATA = (
 )
 
 
-def conformance_files(
-    proof: Proof, form: Mapping[str, Any] | None = None, servers: Sequence[str] = ()
-) -> dict[str, str]:
+def conformance_files(proof: Proof, form: str = "", servers: Sequence[str] = ()) -> dict[str, str]:
     """Name and content of each file of the evidence.
 
     proof:  result of the module gpu_proof, of this run.
-    form:   CNCF's form, whose other fields are kept; None for one without descriptions.
+    form:   text of CNCF's form, or of an earlier PRODUCT.yaml, whose other values are kept; empty for a form without
+            descriptions.
     servers: names of the nodes that are servers of the inventory.
-    Raises: KeyError, TypeError if it is not such a result.
+    Raises: KeyError, TypeError if it is not such a result or form, ValueError if the form is no YAML.
     """
     known = {**proof, "servers": servers}
     found = {name: judge(known) for _section, name, _level, judge in REQUIREMENTS}
+    text = form or to_yaml([_form()])
     return {
-        "PRODUCT.yaml": to_yaml([_product(found, form or _form(), proof["generated_at"])]),
+        "PRODUCT.yaml": edited(text, _product(found, from_yaml(text), proof["generated_at"])),
         "junit.xml": _junit(found, proof),
         "observations.json": json.dumps(proof, indent=2) + "\n",
     }
@@ -244,10 +244,30 @@ def _product(found: Mapping[str, Finding], form: Mapping[str, Any], at: str) -> 
 
 
 def _filled(entry: Mapping[str, Any], found: Finding, at: str) -> dict[str, Any]:
-    """The evidence names the test case, because a name of upstream's test would claim that this one ran."""
-    evidence = [f"file://junit.xml#{entry['id']}"] if found.status == IMPLEMENTED else []
+    """The entry with what the run shows. What a person filled in stays, unless the run shows that it is wrong."""
+    is_kept = not _is_generated(entry) and (entry.get("status") or not found.status)
+    if is_kept and not found.is_wrong:
+        return dict(entry)
+    evidence = _evidence(entry, found.status)
     notes = f"{found.seen} Seen at {at}." if evidence else found.seen
-    return {**entry, "status": found.status, "evidence": evidence, "notes": clean(notes)}
+    return {**entry, "status": found.status, "evidence": evidence, "notes": f"{clean(notes)} {_signed(found.status)}"}
+
+
+def _is_generated(entry: Mapping[str, Any]) -> bool:
+    """Whether a person filled in nothing: it is empty, or as this function wrote it."""
+    status, notes = entry.get("status") or "", entry.get("notes") or ""
+    is_signed = notes.endswith(_signed(status)) if status or notes else True
+    return is_signed and (entry.get("evidence") or []) == _evidence(entry, status)
+
+
+def _signed(status: str) -> str:
+    """The end of notes that the next run may replace, as long as the status stays."""
+    return f"({status or 'no status'} by kubegpu.autoscale.conformance)"
+
+
+def _evidence(entry: Mapping[str, Any], status: str) -> list[str]:
+    """It names the test case, because a name of upstream's test would claim that this one ran."""
+    return [f"file://junit.xml#{entry['id']}"] if status == IMPLEMENTED else []
 
 
 def _junit(found: Mapping[str, Finding], proof: Proof) -> str:

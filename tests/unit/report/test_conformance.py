@@ -107,11 +107,71 @@ def test_the_fields_of_a_given_form_stay() -> None:
     entry = {"id": "pod_autoscaling", "description": "text of the form", "level": "MUST", "status": "", "evidence": []}
     new = {"id": "new_in_1.38", "description": "new", "level": "MUST", "status": "", "evidence": [], "notes": ""}
     form = {"metadata": {"kubernetesVersion": "v1.38"}, "spec": {"schedulingOrchestration": [entry, new]}}
-    found = yaml.safe_load(conformance_files(PROOF, form)["PRODUCT.yaml"])
+    found = yaml.safe_load(conformance_files(PROOF, yaml.safe_dump(form))["PRODUCT.yaml"])
     assert found["metadata"] == form["metadata"]
     [filled, unknown] = found["spec"]["schedulingOrchestration"]
     assert (filled["description"], filled["status"]) == ("text of the form", "Implemented")
     assert (unknown["description"], unknown["status"]) == ("new", "")
+
+
+FILLED = [
+    {"status": "Implemented", "evidence": ["https://example.com/suite.log"], "notes": "1.10"},
+    {"status": "Implemented", "evidence": [], "notes": "by hand"},
+    {"status": "Not Implemented", "evidence": ["a"], "notes": ""},
+    {"status": "N/A", "evidence": [], "notes": "no such thing"},
+]
+HALF_FILLED = [{"status": "", "evidence": ["a"], "notes": ""}, {"status": "", "evidence": [], "notes": "to do"}]
+NAMES = [name for _section, name, _level, _judge in REQUIREMENTS]
+VIOLATED = {
+    name: next(changed(change) for change, outcome in rows if outcome == "failure") for name, rows in TAKEN_AWAY.items()
+}
+
+
+def edit(text: str, name: str, **more: Any) -> str:
+    form = yaml.safe_load(text)
+    for entries in form["spec"].values():
+        for entry in entries:
+            entry.update(more if entry["id"] == name else {})
+    return yaml.safe_dump(form)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("filled", [*FILLED, *HALF_FILLED], ids=str)
+def test_what_a_person_filled_in_is_only_replaced_by_what_the_run_shows(name: str, filled: dict[str, Any]) -> None:
+    """Also over the notes of an earlier run, and in the PRODUCT.yaml of one."""
+    before = conformance_files(PROOF)["PRODUCT.yaml"]
+    notes = product(PROOF)[name]["notes"] if filled["notes"] == "by hand" else filled["notes"]
+    given = {**filled, "notes": notes if name not in SHOWN else filled["notes"]}
+    entry = product(PROOF, form=edit(before, name, **given))[name]
+    if name in SHOWN and not filled["status"]:
+        assert (entry["status"], entry["evidence"]) == ("Implemented", [f"file://junit.xml#{name}"])
+    else:
+        assert {field: entry[field] for field in given} == given
+
+
+@pytest.mark.parametrize("name", VIOLATED)
+@pytest.mark.parametrize("filled", [*FILLED, *HALF_FILLED], ids=str)
+def test_what_a_person_filled_in_does_not_hide_a_violation(name: str, filled: dict[str, Any]) -> None:
+    form = edit(conformance_files(PROOF)["PRODUCT.yaml"], name, **filled)
+    entry = product(VIOLATED[name], form=form)[name]
+    assert (entry["status"], entry["evidence"]) == ("", [])
+
+
+@pytest.mark.parametrize("now", [PROOF, *VIOLATED.values(), *(changed(rows[-1][0]) for rows in TAKEN_AWAY.values())])
+@pytest.mark.parametrize("before", [PROOF, *VIOLATED.values()])
+def test_what_an_earlier_run_wrote_is_replaced(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    for servers in ([], ["gpu1"]):
+        earlier = conformance_files(before, servers=["gpu1"])["PRODUCT.yaml"]
+        assert conformance_files(now, earlier, servers) == conformance_files(now, servers=servers)
+
+
+@pytest.mark.parametrize(
+    "value", ["1.10", "yes", "2026-11-28", "0x10", "~", "'~'", "1_000", "é", "'1'", "{a: [1.0, no]}"]
+)
+def test_other_values_keep_their_spelling(value: str) -> None:
+    form = conformance_files(PROOF)["PRODUCT.yaml"].replace("'[platformName]'", value)
+    assert f"  platformName: {value}\n" in form
+    assert f"  platformName: {value}\n" in conformance_files(PROOF, form)["PRODUCT.yaml"]
 
 
 def test_each_requirement_is_one_case() -> None:
