@@ -264,7 +264,7 @@ result:
     recorded:
       description:
         - For each of O(metrics) its C(values) in custom.metrics.k8s.io by pod, and whether it is C(verified).
-        - C(missing) has the pods whose value is not recorded in Prometheus or not served, and C(disagreeing) those whose
+        - C(missing) has the pods whose value is not recorded in Prometheus or not served. C(disagreeing) has those whose
           value is not that of Prometheus.
       returned: with O(verify=true)
       type: list
