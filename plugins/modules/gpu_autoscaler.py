@@ -264,8 +264,8 @@ result:
     recorded:
       description:
         - For each of O(metrics) its C(values) in custom.metrics.k8s.io by pod, and whether it is C(verified).
-        - C(missing) has the pods whose value is not recorded in Prometheus or not served. C(disagreeing) has those whose
-          value is not that of Prometheus.
+        - C(missing) has the pods whose value is not recorded in Prometheus or not served. C(disagreeing) has those
+          whose value is not that of Prometheus.
       returned: with O(verify=true)
       type: list
       elements: dict
