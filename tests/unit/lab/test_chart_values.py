@@ -46,7 +46,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
 }
 for page in sorted((CHECKOUT / "docs" / "clusters").glob("*.md")):
-    blocks = re.findall(r"```yaml\n# group_vars/all.yml\n(.*?)```", page.read_text(), re.DOTALL)
+    blocks = re.findall(r"```yaml\n# (?:[\w-]+/)?group_vars/all.yml\n(.*?)```", page.read_text(), re.DOTALL)
     # A second block is what another image of the nodes needs besides.
     VARIANTS |= {
         f"page-{page.stem}-{number}": yaml.safe_load("".join(blocks[: number + 1])) for number in range(len(blocks))
