@@ -59,6 +59,7 @@ _GROUPS = {
     "DaemonSet": "apps/v1",
     "Deployment": "apps/v1",
     "HorizontalPodAutoscaler": "autoscaling/v2",
+    "PodMonitor": "monitoring.coreos.com/v1",
     "Prometheus": "monitoring.coreos.com/v1",
     "PrometheusRule": "monitoring.coreos.com/v1",
     "StatefulSet": "apps/v1",

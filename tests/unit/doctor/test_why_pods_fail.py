@@ -200,7 +200,8 @@ def causes(name: str, word: str = "", log: str = "") -> set[str]:
         changed = {
             field: renamed(getattr(autoscaler, field), word) for field in ("hpa", "target", "pods", "rejected_pods")
         }
-        state = replace(state, autoscalers=[replace(autoscaler, **changed)], events=renamed(state.events, word))
+        told = {field: renamed(getattr(state, field), word) for field in ("events", "controller_events")}
+        state = replace(state, autoscalers=[replace(autoscaler, **changed)], **told)
     checks = [check for check in CHECKS if check.hop == "workload"]
     return {re.sub(r"\S*-sim\S*|chat\S*", "", result.cause) for result in results_of(checks, state)}
 
