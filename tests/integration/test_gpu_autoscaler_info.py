@@ -103,8 +103,8 @@ def test_the_pace_is_measured_on_the_pods_and_kept(
     result = run(autoscalers=[chat])
     assert result["changed"] is True
     measured = result["result"]["behaviors"][0]
-    assert (measured["dead_time_s"], measured["measured"]) == (300, True)
-    assert "in 300 s" in measured["scale_up"]
+    assert (measured["dead_time_s"], measured["measured"]) == (240, True)
+    assert "in 240 s" in measured["scale_up"]
     assert run(autoscalers=[chat])["changed"] is False
     given = {"policies": [{"type": "Pods", "value": 1, "period_seconds": 30}]}
     own = {**chat, "scale_up": given, "scale_down": {**given, "stabilization_window_seconds": 60}}
