@@ -123,7 +123,11 @@ LIBRARIES = ("libnvidia-compute", "libnvidia-cfg1", "nvidia-compute-utils", "nvi
 CHECKED = {
     "a driver that is there": replace(
         UBUNTU,
-        installed=(MODULES, *(f"{name}-580-server install installed 580.1.1-0ubuntu0.24.04.1" for name in LIBRARIES)),
+        installed=(
+            MODULES,
+            "nvidia-modprobe install installed 580.1.1-0ubuntu1",
+            *(f"{name}-580-server install installed 580.1.1-0ubuntu0.24.04.1" for name in LIBRARIES),
+        ),
         options=PREBUILT,
     ),
     "an upgrade": replace(
