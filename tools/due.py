@@ -62,7 +62,7 @@ def lines() -> Iterator[str]:
 def record(run: str) -> None:
     known = table()
     known[run]["passed"] = {"commit": git("rev-parse", "--short=8", "HEAD"), "date": time.strftime("%Y-%m-%d")}
-    TABLE.write_text(HEAD + yaml.safe_dump(known, sort_keys=False, width=160))
+    TABLE.write_text(HEAD + yaml.safe_dump(known, sort_keys=False, width=150, default_flow_style=None))
 
 
 def main(arguments: list[str]) -> int:
