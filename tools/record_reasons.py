@@ -48,4 +48,4 @@ def read(source: Path, version: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    RECORD.write_text(yaml.safe_dump(read(Path(sys.argv[1]), sys.argv[2]), sort_keys=False, width=120))
+    RECORD.write_text(yaml.safe_dump(read(Path(sys.argv[1]), sys.argv[2]), sort_keys=False, width=150, default_flow_style=None))
