@@ -23,6 +23,13 @@ WORKFLOW = ROOT / ".github" / "workflows" / "weekly.yml"
 HEAD = "# Written by tools/due.py, but for `files`.\n"
 
 
+class Indented(yaml.SafeDumper):
+    """Lists are indented, as ansible-lint expects."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
 def runs() -> list[str]:
     found: list[str] = yaml.safe_load(WORKFLOW.read_text())["jobs"]["lab"]["strategy"]["matrix"]["run"]
     return found
@@ -62,7 +69,7 @@ def lines() -> Iterator[str]:
 def record(run: str) -> None:
     known = table()
     known[run]["passed"] = {"commit": git("rev-parse", "--short=8", "HEAD"), "date": time.strftime("%Y-%m-%d")}
-    TABLE.write_text(HEAD + yaml.safe_dump(known, sort_keys=False, width=150, default_flow_style=None))
+    TABLE.write_text(HEAD + yaml.dump(known, Dumper=Indented, sort_keys=False, width=120))
 
 
 def main(arguments: list[str]) -> int:

@@ -26,6 +26,13 @@ _CONTAINER = ("pkg/kubelet/images/types.go", "pkg/kubelet/kuberuntime/kuberuntim
 _CONTAINERS = "pkg/kubelet/container/sync_result.go"
 
 
+class Indented(yaml.SafeDumper):
+    """Lists are indented, as ansible-lint expects."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
 def read(source: Path, version: str) -> dict[str, object]:
     """Lists of reasons by their writer."""
 
@@ -48,4 +55,4 @@ def read(source: Path, version: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    RECORD.write_text(yaml.safe_dump(read(Path(sys.argv[1]), sys.argv[2]), sort_keys=False, width=150, default_flow_style=None))
+    RECORD.write_text(yaml.dump(read(Path(sys.argv[1]), sys.argv[2]), Dumper=Indented, sort_keys=False, width=120))
