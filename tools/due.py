@@ -15,19 +15,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import indented_yaml
 import yaml
 
 ROOT = Path(__file__).parents[1]
 TABLE = Path(__file__).with_suffix(".yml")
 WORKFLOW = ROOT / ".github" / "workflows" / "weekly.yml"
 HEAD = "# Written by tools/due.py, but for `files`.\n"
-
-
-class Indented(yaml.SafeDumper):
-    """Lists are indented, as ansible-lint expects."""
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)
 
 
 def runs() -> list[str]:
@@ -69,7 +63,7 @@ def lines() -> Iterator[str]:
 def record(run: str) -> None:
     known = table()
     known[run]["passed"] = {"commit": git("rev-parse", "--short=8", "HEAD"), "date": time.strftime("%Y-%m-%d")}
-    TABLE.write_text(HEAD + yaml.dump(known, Dumper=Indented, sort_keys=False, width=120))
+    TABLE.write_text(HEAD + indented_yaml.dump(known))
 
 
 def main(arguments: list[str]) -> int:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
+import indented_yaml
 
 RECORD = Path(__file__).parent.parent / "tests" / "unit" / "doctor" / "upstream_reasons.yml"
 _CONSTANT = re.compile(r'= +"([A-Z]\w+)"')
@@ -24,13 +24,6 @@ _LIFECYCLE = ("pkg/kubelet/lifecycle/predicate.go", "pkg/kubelet/lifecycle/handl
 _HPA = "pkg/controller/podautoscaler/horizontal.go"
 _CONTAINER = ("pkg/kubelet/images/types.go", "pkg/kubelet/kuberuntime/kuberuntime_container.go")
 _CONTAINERS = "pkg/kubelet/container/sync_result.go"
-
-
-class Indented(yaml.SafeDumper):
-    """Lists are indented, as ansible-lint expects."""
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)
 
 
 def read(source: Path, version: str) -> dict[str, object]:
@@ -55,4 +48,4 @@ def read(source: Path, version: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    RECORD.write_text(yaml.dump(read(Path(sys.argv[1]), sys.argv[2]), Dumper=Indented, sort_keys=False, width=120))
+    RECORD.write_text(indented_yaml.dump(read(Path(sys.argv[1]), sys.argv[2])))

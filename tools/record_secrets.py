@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import indented_yaml
 import yaml
 
 RECORDED = Path(__file__).parents[1] / "tests" / "secret_names.yml"
@@ -101,13 +102,6 @@ def references(crds: Path) -> set[str]:
     return {name for name in found if not name.startswith("configMap")}
 
 
-class Indented(yaml.SafeDumper):
-    """Lists are indented below their name, as yamllint wants it."""
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)
-
-
 def main() -> None:
     checkouts = {path.name.partition("@")[0]: path for path in Path(sys.argv[1]).glob("*@*")}
     charts, grafana = checkouts["helm-charts"] / "charts", checkouts["grafana-charts"] / "charts" / "grafana"
@@ -126,7 +120,7 @@ def main() -> None:
         "references": {"source": REFERENCES, "names": sorted(references(stack / "charts" / "crds" / "crds"))},
     }
     head = "---\n# What upstream calls a secret, by tools/record_secrets.py. `%` is a dot in a name.\n"
-    RECORDED.write_text(head + yaml.dump(record, Dumper=Indented, sort_keys=False, width=120))
+    RECORDED.write_text(head + indented_yaml.dump(record))
 
 
 if __name__ == "__main__":

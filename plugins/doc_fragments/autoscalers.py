@@ -104,8 +104,8 @@ options:
         description:
           - Seconds from a scaling decision until the metric shows its effect, 1 to 1800.
           - It includes the time until a new pod is scheduled and ready and its first value is recorded.
-          - The default rule for scaling up is computed from it, except with O(autoscalers[].demand) or if all metrics
-            are the activity of GPUs. M(kubegpu.autoscale.gpu_autoscaler_plan) uses it as the start time of a pod.
+          - The default rule for scaling up is computed from it, except with O(autoscalers[].demand).
+          - M(kubegpu.autoscale.gpu_autoscaler_plan) uses it as the start time of a pod.
           - By default it is measured on the target's pods. Every run warns if the measured value exceeds 300 and slows
             scaling up.
         type: int

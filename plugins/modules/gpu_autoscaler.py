@@ -241,7 +241,7 @@ result:
       description:
         - The distinct scaling rules as text. C(dead_time_s) is the seconds until a new pod is ready and visible in
           the metric, which is C(measured) on the pods, set by the user or assumed. Scaling up depends on it, except
-          with a C(demand) or on the activity of GPUs only. Directions in C(given) were set by the user.
+          with a C(demand). Directions in C(given) were set by the user.
       type: list
       elements: dict
     shares:
@@ -307,7 +307,7 @@ result:
         measured: true
         demand: false
         given: []
-        scale_up: 8 pods in 15 s at once
+        scale_up: the larger of 2 pods in 30 s or 67 percent in 30 s at once
         scale_down: the smaller of 1 pods in 60 s or 25 percent in 60 s after 300 s
     rules:
       - {namespace: monitoring, name: kubegpu-gpu, metric: gpu, action: created}

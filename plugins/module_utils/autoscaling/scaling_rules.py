@@ -94,7 +94,6 @@ _DEAD_TIMES_S = (
 )
 LONGEST_DEAD_TIME_S = _DEAD_TIMES_S[-1]
 ASSUMED_DEAD_TIME_S = 60
-FULL_PERCENT = 100
 
 
 def dead_time_s(pod_start_s: float, metric_lag_s: float) -> int:
@@ -116,12 +115,12 @@ def default_scale_up(dead_time: int, percent: int = 50) -> ScalingRules:
 
 
 def proven_percent(target_value: float) -> int:
-    """More pods that full pods prove, in percent: n at 100 percent of their GPUs need n * 100 / target.
+    """Percent by which full pods prove that more are needed: n pods at 100 percent need n * 100 / target.
 
     The HPA counts values of pods that are not ready yet. Pods that compute while they start prove nothing, so a step
     of one dead time is limited to this.
     """
-    return max(ceil((FULL_PERCENT / target_value - 1) * 100), 1)
+    return max(ceil((100 / target_value - 1) * 100), 1)
 
 
 def scale_up_to(max_replicas: int) -> ScalingRules:
