@@ -39,7 +39,7 @@ STYLE = """.md-grid { max-width: 80rem }
 .md-typeset code { word-break: normal; overflow-wrap: break-word }
 .md-typeset table:not([class]) { display: table; width: 100% }
 .md-typeset table:not([class]) td, .md-typeset table:not([class]) th { min-width: 0; overflow-wrap: break-word }
-.md-typeset table:not([class]) td:nth-child(2):last-child { overflow-wrap: anywhere }
+.md-typeset :is(#options, #result) + * td:last-child { overflow-wrap: anywhere }
 [data-md-color-scheme="slate"] .md-typeset a code { color: #8ab4f8 }
 .md-nav--secondary { font-size: .6rem }
 .md-nav--secondary .md-ellipsis { overflow: visible; overflow-wrap: anywhere; white-space: normal }
