@@ -82,12 +82,35 @@ def without(resource: str) -> list[dict[str, Any]]:
     return [rule for rule in rules if rule["resources"]]
 
 
+@pytest.fixture
+def network_devices(plane: tuple[ControlPlane, client.ApiClient]) -> Iterator[None]:
+    """Of another driver: classes of devices are read where there are devices."""
+    resources = client.ResourceV1Api(plane[1])
+    resources.create_resource_slice(
+        {
+            "metadata": {"name": "gpu1-nics"},
+            "spec": {
+                "driver": "nics.example",
+                "nodeName": "gpu1",
+                "pool": {"name": "gpu1", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": "nic-0"}],
+            },
+        }
+    )
+    yield
+    resources.delete_resource_slice("gpu1-nics")
+
+
 def reasons(found: dict[str, Any]) -> set[str]:
     return {reason for unchecked in found["not_checked"] for reason in unchecked["reason"].split("; ")}
 
 
 def test_the_documented_rights_suffice_and_each_is_missed(
-    guest: Guest, chain: MetricChain, workloads: Workloads, run: Callable[..., dict[str, Any]]
+    guest: Guest,
+    chain: MetricChain,
+    workloads: Workloads,
+    network_devices: None,
+    run: Callable[..., dict[str, Any]],
 ) -> None:
     namespace = workloads.namespace
     workloads.deployment("chat")

@@ -124,7 +124,7 @@ def asked(chain: ModelsChain, model: str, at_once: int) -> Iterator[None]:
 
 def deploy(folder: Path, plane: ControlPlane, **more: Any) -> str:
     # Nothing gets ready here by itself: there is no node.
-    told = {"models_wait": False, "gpu_autoscaling_verify": False, "gpu_autoscaling_wait": False, **more}
+    told = {"gpu_autoscaling_verify": False, "gpu_autoscaling_wait": False, **more}
     # As a controller has it that nobody gave a helm: in a folder of its own.
     helm = folder / "helm" / f"helm-{versions()['archives']['helm']['version']}"
     helm.parent.mkdir(exist_ok=True)

@@ -372,7 +372,6 @@ def test_a_demand_is_made_of_what_traefik_counts(
         "models_values": {"ingress": {"enabled": True, "className": "traefik", "host": "models.example"}},
         "kubegpu_kubeconfig": str(plane[0].kubeconfig),
         "kubegpu_helm_binary": str(program("helm")),
-        "models_wait": False,
         "gpu_autoscaling_verify": False,
         "gpu_autoscaling_wait": False,
     }
