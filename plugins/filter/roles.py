@@ -39,6 +39,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components impor
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.chart_values import merged_values
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.closed_servers import refusal
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.dashboards import config_maps
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.dependents import lost_metrics
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.node_labels import gpu_node_labels
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.plugin_pools import (
     Sharing,
@@ -257,6 +258,7 @@ class FilterModule:
             "loadtest_exits": exits,
             "loadtest_longest": loadtest_longest,
             "loadtest_objects": loadtest_objects,
+            "lost_metrics": lambda *given: lost_metrics(*map(plain, given)),
             "openpgp_fingerprints": openpgp_fingerprints,
             "plugin_pools": plugin_pools,
             "pods_not_ready": pods_not_ready,

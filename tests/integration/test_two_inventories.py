@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import INVENTORY, MANAGED_BY, MANAGER
 from chart_site import ROLES, Site
 from cluster_dump import as_written
 from collection import ROOT
@@ -20,6 +22,7 @@ from playbook import ACCESS, local
 
 USER = "guest"
 SEEN = {"feature.node.kubernetes.io/pci-10de.present": "true"}
+GOAL = {"type": "AverageValue", "averageValue": "60"}
 POOL = {"name": "shared", "nodes": {"pool": "shared"}, "config": {"version": "v1"}}
 # Annotations of a node that a run takes out of service, with the inventory of that run.
 CORDONED = sorted(
@@ -76,10 +79,10 @@ class Owned:
             assert self.site.play(local(*tasks), **options).returncode == 0
         return self.written - before
 
-    def uninstall(self, inventory: str) -> None:
+    def uninstall(self, inventory: str) -> CompletedProcess[str]:
         """With names and pools of the first one, as by a copy of its folder. The playbook sets the states."""
         options = {name: value for name, value in self._options(inventory).items() if not name.endswith("_state")}
-        assert self.site.play("kubegpu.autoscale.uninstall", **options).returncode == 0
+        return self.site.play("kubegpu.autoscale.uninstall", **options)
 
     @property
     def written(self) -> set[str]:
@@ -126,8 +129,24 @@ def test_what_an_inventory_wrote_names_it_and_stays_when_another_one_comes_and_g
     owned.bring("two")
     both = owned.site.objects()
     assert as_written({title: both.get(title, {"metadata": {}}) for title in left}) == as_written(left)
-    owned.uninstall("two")
+    assert owned.uninstall("two").returncode == 0
     assert as_written(owned.site.objects()) == as_written(made)
+
+    # The first one has what serves metrics to the HPA of another.
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat"},
+        "maxReplicas": 2,
+        "metrics": [{"type": "Pods", "pods": {"metric": {"name": "gpu"}, "target": GOAL}}],
+    }
+    metadata = {"name": "chat", "labels": {MANAGED_BY: MANAGER, INVENTORY: "two"}}
+    client.AutoscalingV2Api(owned.site.kube).create_namespaced_horizontal_pod_autoscaler(
+        "default", {"metadata": metadata, "spec": spec}
+    )
+    refused = owned.uninstall("one")
+    assert refused.returncode != 0
+    assert "default/chat (inventory two)" in " ".join(refused.stdout.split())
+    now = owned.site.objects()
+    assert as_written({title: now.get(title, {"metadata": {}}) for title in made}) == as_written(made)
 
 
 def test_each_role_that_writes_to_the_cluster_is_among_them() -> None:
