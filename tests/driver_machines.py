@@ -101,12 +101,12 @@ def plan(folder: Path, machine: Machine, **survey: Any) -> dict[str, Any]:
         clusters=tuple(read_host(folder / "root")[0]["clusters"]),
         now=NOW,
     )
-    steps = _plan(host, machine, read)["steps"]
-    if steps["ask_components"]:
-        read["components"] = [words["apt-get"]]
-    if steps["ask_key"]:
-        read["key_test"] = words["mokutil"]
-    return _plan(host, machine, read | survey)
+    made = _plan(host, machine, read)
+    if made["steps"]["ask_components"]:
+        survey["components"] = [words["apt-get"]]
+    if made["steps"]["ask_key"]:
+        survey["key_test"] = words["mokutil"]
+    return _plan(host, machine, read | survey) if survey else made
 
 
 def _plan(host: Host, machine: Machine, survey: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ class Package:
         """Names that it depends on: one of each list has to be there."""
         return names_in(self.fields.get("Depends", ""))
 
-    @property
+    @cached_property
     def provides(self) -> list[str]:
         return [name for names in names_in(self.fields.get("Provides", "")) for name in names]
 

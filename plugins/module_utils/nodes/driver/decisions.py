@@ -250,7 +250,7 @@ class Driver:
 
     # The kernel package that the server upgrades to.
 
-    @property
+    @cached_property
     def _kernel_images(self) -> tuple[str, ...]:
         """Meta packages of kernels, those of the running release first, because several may be installed."""
         metas = [
@@ -262,7 +262,7 @@ class Driver:
         release = running[0] if running else ""
         return names(sorted(metas, key=lambda package: not package.version.startswith(release)))
 
-    @property
+    @cached_property
     def kernel(self) -> str:
         """Suffix of its meta package, such as `generic-hwe-24.04`; without one, the flavour of the running kernel."""
         if not self._kernel_images:
@@ -307,10 +307,10 @@ class Driver:
     @cached_property
     def foreign(self) -> tuple[Package, ...]:
         """Packages to change to the wanted release, or to remove."""
-        others = [package for package in self.installed if not self._is_wanted_version(package.version)]
+        others = [package for package in self.installed if not self._wanted_version.fullmatch(package.version)]
         return tuple(dict.fromkeys([*others, *self.misnamed]))
 
-    @property
+    @cached_property
     def held(self) -> tuple[str, ...]:
         """Packages on hold that the transaction names: apt-get changes or keeps none of them without another option."""
         moved = {name.partition("=")[0].removesuffix("-") for name in self.move} if self.foreign else ()
@@ -321,20 +321,21 @@ class Driver:
         """Whether another release or flavour replaces a driver in use."""
         return bool(self.foreign) and self.facts.loaded is not None
 
-    def _is_wanted_version(self, version: str) -> bool:
+    @cached_property
+    def _wanted_version(self) -> re.Pattern[str]:
         """Ubuntu's own packages may have the release and the names of NVIDIA's."""
         not_of_ubuntu = "(?!.*-0ubuntu0[.])" if self.options.source == CUDA_REPO else ""
-        return re.fullmatch(not_of_ubuntu + version_pattern(self.version), version) is not None
+        return re.compile(not_of_ubuntu + version_pattern(self.version))
 
     # From one release, branch, flavour or source to another.
 
-    @property
+    @cached_property
     def offered(self) -> tuple[str, ...]:
         """Names of packages that apt has at the wanted release."""
         rows = [[part.strip() for part in line.split("|")] for line in lines_of(self.survey.offered)]
-        return tuple(name for name, version, *_source in rows if self._is_wanted_version(version))
+        return tuple(name for name, version, *_source in rows if self._wanted_version.fullmatch(version))
 
-    @property
+    @cached_property
     def move(self) -> tuple[str, ...]:
         """Arguments of one apt-get transaction: packages with versions to install, and with a dash those to remove."""
         foreign, misnamed = names(self.foreign), names(self.misnamed)

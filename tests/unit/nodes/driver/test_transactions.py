@@ -315,16 +315,9 @@ class Case:
 
     # What is asked for.
 
-    @cached_property
-    def offered(self) -> list[upstream.Package]:
-        """The source's rows of drivers."""
-        return [
-            package
-            for package in rows(self.cell.system)
-            if is_nvidias(package) == (self.cell.source == "cuda_repo")
-            and ("-server" in package.name or not self.is_prebuilt)
-            and is_part(package)
-        ]
+    @property
+    def offered(self) -> tuple[upstream.Package, ...]:
+        return offered(self.cell.system, self.cell.source)
 
     @cached_property
     def wanted(self) -> str:
@@ -494,6 +487,18 @@ class Apt:
 def rows(system: str) -> tuple[upstream.Package, ...]:
     there = [name for name in upstream.systems()[system] if not re.match("docker|kubernetes|nvidia-container", name)]
     return tuple(package for package in upstream.packages() if package.repository in there)
+
+
+@cache
+def offered(system: str, source: str) -> tuple[upstream.Package, ...]:
+    """The source's rows of drivers."""
+    return tuple(
+        package
+        for package in rows(system)
+        if is_nvidias(package) == (source == "cuda_repo")
+        and ("-server" in package.name or source != "ubuntu_prebuilt")
+        and is_part(package)
+    )
 
 
 def is_nvidias(package: upstream.Package) -> bool:
