@@ -186,8 +186,9 @@ def machine_facts(folder: Path, machine: Machine) -> dict[str, Any]:
 
 
 def _facts(folder: Path, machine: Machine) -> dict[str, Any]:
-    """Those of FACTS, of a machine whose files are written to the folder."""
-    _write(folder / "root", machine)
+    """Those of FACTS, of a machine whose files are in the folder, or are written to it."""
+    if not (folder / "root").exists():
+        _write(folder / "root", machine)
     distribution, _, version = machine.system.partition(" ")
     release = version.partition(".")[0]
     found = read_gpu_node(folder / "root").facts()

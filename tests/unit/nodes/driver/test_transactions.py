@@ -599,12 +599,14 @@ class Judge:
     def __init__(self, apt: Apt, folder: Path) -> None:
         self.apt = apt
         self.folder = folder
-        self.number = 0
+        self._machines: dict[str, Path] = {}
         self._verdicts: dict[tuple[str, ...], Verdict] = {}
 
     def plan(self, machine: Machine, **survey: Any) -> dict[str, Any]:
-        self.number += 1
-        return plan(self.folder / str(self.number), machine, **survey)
+        """Machines that differ in their options alone have one folder."""
+        files = repr(replace(machine, options={}))
+        folder = self._machines.setdefault(files, self.folder / str(len(self._machines)))
+        return plan(folder, machine, **survey)
 
     def verdict(self, cell: Cell) -> Verdict | None:
         present = presents(cell.system)[cell.present]
