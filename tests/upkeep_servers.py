@@ -95,7 +95,7 @@ class Servers:
         if plan["refused"]:
             raise Refused("\n".join(plan["refused"]))
         self.copy(plan)
-        for step in plan["steps"]:
+        for step in plan["commands"]:
             self.step(step, hosts or tuple(self.by_host))
         return plan
 

@@ -15,7 +15,6 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.plans import PLANS as OF_CLUSTERS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.nodes.plans import PLANS as OF_SERVERS
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.role_plan import options_of
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import secrets_in
 
 PLANS = OF_SERVERS | OF_CLUSTERS
 ARGUMENTS: dict[str, Any] = {
@@ -42,10 +41,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if name not in PLANS:
             raise AnsibleActionFail(f"plan: unknown plan {name}. Next: use one of {', '.join(PLANS)}.")
         try:
-            plan = PLANS[name].decide(*options_of(PLANS[name], role, read), survey)
+            return PLANS[name].result(options_of(PLANS[name], role, read), survey)
         except ValueError as err:
             raise AnsibleActionFail(str(err)) from err
-        # Same effect as no_log, because files in a plan may contain a login, such as a proxy's.
-        # A login is not recognized in TOML, so the plan reports it.
-        is_hidden = plan.get("steps", {}).get("has_secrets", False) or bool(secrets_in(plan))
-        return {"changed": False, **plan, "_ansible_no_log": is_hidden}

@@ -8,7 +8,7 @@ is converted to the type in roles/ROLE/meta/argument_specs.yml. Options that all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
 
-from .secrets import redacted
+from .secrets import redacted, secrets_in
 
 _ROLES = Path(__file__).resolve().parents[2] / "roles"
 Read = Callable[[Collection[str]], Mapping[str, Any]]
@@ -36,6 +36,13 @@ class Plan:
 
     decide: Callable[..., dict[str, Any]]
     options: tuple[type[Any], ...] = ()
+
+    def result(self, options: Sequence[Any], survey: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of the task. It is hidden if files in the plan contain a login, such as a proxy's."""
+        made = self.decide(*options, survey)
+        # A login is not recognized in TOML, so the plan reports it.
+        is_hidden = made.get("steps", {}).get("has_secrets", False) or bool(secrets_in(made))
+        return {"changed": False, **made, "_ansible_no_log": is_hidden}
 
 
 def options_of(plan: Plan, role: str, read: Read) -> list[Any]:

@@ -60,6 +60,11 @@ steps:
   description: The steps of the role, each with whether it is executed. C(ask_x) is true if C(x) has to be read.
   returned: if the role has optional steps
   type: dict
+commands:
+  description: Arguments of C(kubegpu_upkeep.py) for each step of a restore, on all control plane servers.
+  returned: for the subject C(restore)
+  type: list
+  elements: list
 findings:
   description:
     - Findings about the server for the doctor's report, in the format of M(kubegpu.autoscale.gpu_doctor). C(hop) is

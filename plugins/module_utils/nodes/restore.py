@@ -146,7 +146,7 @@ class Restore:
         return [host for host in self.lacking if source and host != source.host]
 
     @property
-    def steps(self) -> list[list[str]]:
+    def commands(self) -> list[list[str]]:
         """Arguments of the program. All servers take each one before the next."""
         target = self.target
         ours = ["--sha256", target.sha256]
@@ -264,7 +264,7 @@ class Restore:
 def restore_plan(options: RestoreOptions, survey: Mapping[str, Any]) -> dict[str, Any]:
     """survey: `hosts` and `control_planes` of the run, and what the program printed on them and on the `controller`.
 
-    Returns: refused; listing, what there is; steps, arguments of the program for all servers, none if it only lists;
+    Returns: refused; listing, what there is; commands, arguments of the program for all servers, none if it only lists;
     backup, its name; folder, its path on each server; source, the server that it is copied from or its path on the
     controller, and place, its path below the controller's folder; copied_to, the hosts that get it; cluster, the name.
     """
@@ -282,7 +282,7 @@ def restore_plan(options: RestoreOptions, survey: Mapping[str, Any]) -> dict[str
     return {
         "refused": [*restore.refused],
         "listing": restore.listing,
-        "steps": restore.steps,
+        "commands": restore.commands,
         "backup": restore.wanted,
         "folder": f"{restore.folder}/{restore.wanted}",
         "source": {

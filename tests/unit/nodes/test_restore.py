@@ -52,10 +52,10 @@ def test_all_control_planes_begin_with_one_digest() -> None:
     made = plan()
 
     assert made["refused"] == []
-    assert made["steps"][0] == [
+    assert made["commands"][0] == [
         *("restore-prepare", "--backup", f"/backups/{NAME}", "--sha256", "1" * 64, "--members", MEMBERS)
     ]
-    assert {word for step in made["steps"] for word in step if word in DIGESTS.values()} == {"1" * 64}
+    assert {word for step in made["commands"] for word in step if word in DIGESTS.values()} == {"1" * 64}
     assert (made["cluster"], made["source"]["server"], made["copied_to"]) == ("prod", "cp1", ["cp2", "cp3"])
 
 
@@ -97,15 +97,15 @@ def test_all_servers_end_with_one_digest_or_nothing_is_done(
     rows = [row(host, *found, restoring=state) for host, (found, state) in zip(PLANES, servers, strict=False)]
     made = plan(*rows, copies=tuple(copies), restore_backup=NAME if wants else "")
 
-    if not made["steps"]:
+    if not made["commands"]:
         assert not wants or made["refused"]
         return
-    digests = {step[step.index("--sha256") + 1] for step in made["steps"]}
+    digests = {step[step.index("--sha256") + 1] for step in made["commands"]}
     assert len(digests) == 1
     [digest] = digests
     states = {member["host"]: state for member, (_, state) in zip(rows, servers, strict=False)}
     has = {host for host, state in states.items() if state and state["sha256"] == digest and state["name"] == NAME}
-    ended = {host for host, state in states.items() if not state} if len(made["steps"]) == 1 else set()
+    ended = {host for host, state in states.items() if not state} if len(made["commands"]) == 1 else set()
     source = made["source"]["server"]
     assert has | ended | {*made["copied_to"]} | ({source} if source else set()) == {*states}
     if made["copied_to"]:
@@ -122,8 +122,8 @@ def test_an_interrupted_restore_continues_with_its_name_alone() -> None:
     stopped = row("cp1", restoring=restoring("stopped")), row("cp2", restoring=restoring("prepared"))
 
     made = plan(*stopped, row("cp3", restoring=restoring("prepared")))
-    assert (made["refused"], made["copied_to"], len(made["steps"])) == ([], [], 6)
-    assert plan(*stopped, restore_backup="")["steps"] == []
+    assert (made["refused"], made["copied_to"], len(made["commands"])) == ([], [], 6)
+    assert plan(*stopped, restore_backup="")["commands"] == []
     assert re.search("cp1: the restore of .* has not ended", "\n".join(plan(*stopped, restore_backup="")["listing"]))
 
 
@@ -131,14 +131,14 @@ def test_servers_that_have_ended_are_not_restored_again() -> None:
     """A run that was killed in its last step has ended on some of them."""
     made = plan(row("cp1", restoring=restoring("started")), row("cp2", backup()), row("cp3"))
 
-    assert [step[0] for step in made["steps"]] == ["restore-end"]
+    assert [step[0] for step in made["commands"]] == ["restore-end"]
 
 
 def test_a_member_that_was_lost_since_is_none_of_the_run() -> None:
     made = plan(row("cp1", restoring=restoring("stopped")), row("cp2", restoring=restoring("stopped")))
 
-    assert made["steps"][0][-1] == MEMBERS
-    assert made["steps"][-1][-1] == MEMBERS.rpartition(",")[0]
+    assert made["commands"][0][-1] == MEMBERS
+    assert made["commands"][-1][-1] == MEMBERS.rpartition(",")[0]
 
 
 LIVES = {"living": {"https://cp2:2380": "cp2", "https://192.0.2.9:2380": "cp9"}}
@@ -198,4 +198,4 @@ def test_what_cannot_be_restored_fails(case: str) -> None:
     [refused] = made["refused"]
     assert "Nothing was changed. Next: " in refused
     assert re.search(words, refused)
-    assert made["steps"] == []
+    assert made["commands"] == []

@@ -197,7 +197,7 @@ def run_until(fleet: Fleet, wanted: str, step: str, point: int, kind: str) -> No
     """A run that ends in this step on cp2; the other servers still do it."""
     plan = fleet.plan(wanted)
     fleet.copy(plan)
-    for words in plan["steps"]:
+    for words in plan["commands"]:
         if words[0] != step:
             fleet.step(words, HOSTS)
             continue
@@ -242,9 +242,9 @@ def test_what_was_interrupted_ends_or_has_changed_nothing(
     template, (wanted, other) = backups
     first = template.copied(tmp_path / "first")
     plan = first.plan(wanted)
-    assert [words[0] for words in plan["steps"]] == [*STEPS]
+    assert [words[0] for words in plan["commands"]] == [*STEPS]
     first.copy(plan)
-    for words in plan["steps"]:
+    for words in plan["commands"]:
         if words[0] == step:
             first.on("cp1", *words)
             points = [*changes(first, words)]
@@ -305,7 +305,7 @@ def test_no_restore_ends_without_the_data_that_were_prepared(
     plan = fleet.plan(wanted)
     fleet.copy(plan)
     with contextlib.suppress(Failed):
-        for words in plan["steps"]:
+        for words in plan["commands"]:
             if words[0] == step:
                 for path in [found for host in lost for found in (fleet.folder / host / DATA).glob("restored-*")]:
                     shutil.rmtree(path)
@@ -323,7 +323,7 @@ def test_a_killed_abort_ends(backups: tuple[Fleet, list[str]], tmp_path: Path) -
     prepared = template.copied(tmp_path / "prepared")
     plan = prepared.plan(wanted)
     prepared.copy(plan)
-    prepared.step(plan["steps"][0], HOSTS)
+    prepared.step(plan["commands"][0], HOSTS)
     points = [*changes(prepared.copied(tmp_path / "first"), ["restore-abort"])]
     assert len(points) > 1
     for point in points:
@@ -356,7 +356,7 @@ def test_a_damaged_copy_blocks_neither_its_backup_nor_another(backups: tuple[Fle
 def fleet_prepared(fleet: Fleet, name: str) -> list[str]:
     plan = fleet.plan(name)
     fleet.copy(plan)
-    words: list[str] = plan["steps"][0]
+    words: list[str] = plan["commands"][0]
     return words
 
 
@@ -368,7 +368,7 @@ def test_a_list_changes_nothing_and_continues_nothing(backups: tuple[Fleet, list
 
     plan = fleet.restore("")
 
-    assert (plan["steps"], fleet.tree()) == ([], before)
+    assert (plan["commands"], fleet.tree()) == ([], before)
     assert f"{wanted} on cp1, cp2, cp3" in plan["listing"]
     assert f"cp2: the restore of {wanted} has not ended (prepared)" in "\n".join(plan["listing"])
 
@@ -384,7 +384,7 @@ def test_data_that_are_prepared_for_other_members_are_prepared_again(
     plan = fleet.plan(wanted, hosts=("cp1", "cp2"))
 
     assert plan["copied_to"] == ["cp2"]
-    assert fleet.on("cp1", *plan["steps"][0])["changed"]
+    assert fleet.on("cp1", *plan["commands"][0])["changed"]
 
 
 def test_prepared_data_that_are_gone_are_prepared_again(backups: tuple[Fleet, list[str]], tmp_path: Path) -> None:
