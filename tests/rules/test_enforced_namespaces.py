@@ -37,12 +37,12 @@ def recorded(profile: str, selector: dict[str, str], rows: list[dict[str, str]],
     for labels in (HONEST, *rows):
         text = "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
         for name, value in READINGS[profile](5 if labels is HONEST else 95).items():
-            entries.append({"series": name + text, "values": f"{value}x400"})
-        entries.append({"series": ENERGY + text, "values": "1000+10x400"})
+            entries.append({"series": name + text, "values": f"{value}x40"})
+        entries.append({"series": ENERGY + text, "values": "1000+100x40"})
     names = [recording["record"] for rule in rules for recording in recordings_of(rule)]
     asked = [{"expr": name, "eval_time": "5m", "exp_samples": []} for name in names]
-    test = {"interval": "1s", "input_series": entries, "promql_expr_test": asked}
-    file = {"rule_files": ["rules.yml"], "evaluation_interval": "1s", "tests": [test]}
+    test = {"interval": "10s", "input_series": entries, "promql_expr_test": asked}
+    file = {"rule_files": ["rules.yml"], "evaluation_interval": "10s", "tests": [test]}
     (folder / "test.yml").write_text(json.dumps(file))
     command = [program("promtool"), "test", "rules", str(folder / "test.yml")]
     done = subprocess.run(command, capture_output=True, text=True)

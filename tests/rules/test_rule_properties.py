@@ -358,7 +358,7 @@ def test_each_metric_has_its_statement() -> None:
     assert set(MUST_BE) == {metric.name for profile in PROFILES.values() for metric in profile.recorded}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(fleets(), min_size=8, max_size=8))
 def test_prometheus_records_what_each_pods_value_must_be(many: list[Fleet]) -> None:
     with TemporaryDirectory() as folder:
