@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
@@ -128,6 +129,31 @@ def test_each_plan_has_a_task() -> None:
 @pytest.mark.parametrize("path", sorted({*map(file_of, PLANS)}), ids=lambda path: path.stem)
 def test_tasks_pass_the_survey_that_a_plan_reads(path: Path) -> None:
     assert set().union(*(passed for name, passed in PASSED.items() if file_of(name) == path)) == keys(path)
+
+
+def registered(node: Any) -> Iterator[tuple[str, str]]:
+    """Names of plans below a value of YAML, each with the variable of its result."""
+    for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from registered(inner)
+    if isinstance(node, dict) and ACTION in node:
+        yield ".".join(filter(None, (node[ACTION]["role"], node[ACTION].get("subject", "")))), node["register"]
+
+
+TASKS = {path: path.read_text() for path in [*ROOT.glob("roles/*/*/**/*.yml"), *ROOT.glob("playbooks/*.yml")]}
+REGISTERED = {pair for text in TASKS.values() if ACTION in text for pair in registered(yaml.safe_load(text))}
+
+
+@pytest.mark.parametrize(("name", "variable"), sorted(REGISTERED))
+def test_tasks_use_what_a_plan_returns(name: str, variable: str) -> None:
+    used = {key for text in TASKS.values() for key in re.findall(rf"\b{variable}\.(\w+)", text)}
+    returned = {
+        key.value
+        for node in ast.walk(ast.parse(file_of(name).read_text()))
+        if isinstance(node, ast.Dict)
+        for key in node.keys
+        if isinstance(key, ast.Constant)
+    }
+    assert used - {"changed", "failed", "skipped"} <= returned
 
 
 def skipped_imports(tasks: list[dict[str, Any]], *, is_conditional: bool = False) -> Iterator[str]:
