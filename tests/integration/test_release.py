@@ -132,12 +132,23 @@ class Release:
                 f"--labels={MARK}=exporter,kubegpu.autoscale/inventory={INVENTORY}",
             )
 
-    def module(self, inventory: str, **options: Any) -> dict[str, Any]:
+    def module(self, inventory: str, *, check: bool = False, **options: Any) -> dict[str, Any]:
         """Runs the module alone, as the role does it for an inventory."""
         where = {"kubeconfig": self._kubeconfig, "binary_path": str(program("helm")), "inventory_id": inventory}
         known = {"release_name": "exporter", "release_namespace": self.namespace}
         chart = {"chart_name": "exporter", "chart_version": "1.0.0", "chart_folder": str(self.chart)}
-        return run_module("chart_release", {**where, **known, **chart, **options})
+        return run_module("chart_release", {**where, **known, **chart, **options}, check=check)
+
+    def make(self, *, check: bool = False, **values: Any) -> dict[str, Any]:
+        """The module alone for the inventory of the roles."""
+        done = self.module(INVENTORY, release_values=values, timeout=HELM_TIMEOUT_S, check=check)
+        assert not done.get("failed")
+        return done
+
+    def remove(self, *, hooks: bool = True) -> dict[str, Any]:
+        done = self.module(INVENTORY, state="absent", hooks=hooks, timeout=HELM_TIMEOUT_S)
+        assert not done.get("failed")
+        return done
 
     def run(self, tasks: str, *flags: str, **chart: Any) -> subprocess.CompletedProcess[str]:
         known = {"name": "exporter", "version": "1.0.0", "repository": "http://upstream.test/charts"}
@@ -279,35 +290,35 @@ def test_one_of_somebody_else_is_taken_over_if_they_say_so(release: Release) -> 
 def test_a_take_over_that_broke_off_removes_nothing(release: Release, status: str) -> None:
     release.install(ours=False)
     before = release.objects_there()
-    assert release.run("chart_present", "--extra-vars=exporter_adopt=true", values=REFUSED).returncode == 2
+    assert release.module(INVENTORY, adopt=True, release_values=REFUSED)["failed"]
     release.interrupt(2, status)
 
     refused = release.run("chart_present")
     assert refused.returncode == 2
     assert "was not created by this collection" in refused.stdout
     assert "-e exporter_adopt=true" in refused.stdout
-    assert release.run("chart_absent").returncode == 0
+    release.remove()
     assert release.objects_there() == before
 
-    release.bring("--extra-vars=exporter_adopt=true")
-    assert changed(release.bring()) == 0
+    assert release.module(INVENTORY, adopt=True, timeout=HELM_TIMEOUT_S)["changed"]
+    assert not release.make()["changed"]
     assert release.objects_there() == before
 
 
 @pytest.mark.parametrize("status", ["failed", "pending-upgrade"])
 def test_an_upgrade_that_broke_off_is_made_again(release: Release, status: str) -> None:
-    release.bring(values={"data": True})
+    release.make(data=True)
     before = release.objects_there()
-    assert release.run("chart_present", values={"data": True, **REFUSED}).returncode == 2
+    assert release.module(INVENTORY, release_values={"data": True, **REFUSED})["failed"]
     release.interrupt(2, status)
 
-    release.bring(values={"data": True})
+    release.make(data=True)
     assert release.objects_there() == before
-    assert changed(release.bring(values={"data": True})) == 0
+    assert not release.make(data=True)["changed"]
 
 
 def test_an_installation_that_broke_off_is_made_anew_with_its_data(release: Release) -> None:
-    release.bring(values={"data": True})
+    release.make(data=True)
     before = release.objects_there()
     release.interrupt(1, "pending-install")
 
@@ -327,14 +338,14 @@ def test_of_an_upgrade_that_broke_off_both_revisions_go(release: Release) -> Non
         "--set=data=true",
     )
     (release.chart / "templates" / "all.yaml").write_text(TEMPLATES.replace("name: counters", "name: counters-of-now"))
-    assert release.run("chart_present", values=REFUSED).returncode == 2
-    assert release.run("chart_absent").returncode == 0
+    assert release.module(INVENTORY, release_values=REFUSED)["failed"]
+    release.remove()
     assert set(release.objects_there()) == {"series", "policy"}
 
 
 @pytest.mark.parametrize("hooks", [True, False])
 def test_the_hooks_of_a_removal_are_left_out_if_they_say_so(release: Release, hooks: bool) -> None:
-    release.bring(values={"hook": True})
+    release.make(hook=True)
     assert release.run("chart_absent", hooks=hooks).returncode == 0
     assert list(release.objects_there()) == (["pruned"] if hooks else [])
 
@@ -360,57 +371,57 @@ def test_what_went_with_its_crd_comes_back_and_the_rest_stays(release: Release, 
 
 def test_a_removal_that_broke_off_goes_on_after_a_take_over(release: Release) -> None:
     release.install(ours=False)
-    release.bring("--extra-vars=exporter_adopt=true")
+    assert release.module(INVENTORY, adopt=True)["changed"]
     release.interrupt(2, "uninstalling")
-    assert release.run("chart_absent").returncode == 0
+    release.remove()
     assert release.record() == []
 
 
 def test_what_a_deleted_namespace_leaves_goes_if_it_is_ours(release: Release) -> None:
-    release.bring()
+    release.make()
     release.objects.delete_namespaced_secret("sh.helm.release.v1.exporter.v1", release.namespace)
-    assert release.run("chart_absent").returncode == 0
+    release.remove()
     assert "ClusterRole" not in {item.get("kind") for item in release.record()}
     assert release.rights.list_cluster_role(field_selector=f"metadata.name={release.namespace}-reader").items == []
 
 
 def test_what_was_deleted_or_edited_is_put_back_once(release: Release) -> None:
-    release.bring()
-    assert changed(release.bring()) == 0
+    release.make()
+    assert not release.make()["changed"]
     release.break_it()
-    assert changed(release.bring("--check")) == 1
+    assert release.make(check=True)["changed"]
     assert (release.counters(), release.port()) == ([], "http")
     assert changed(release.bring()) == 1
     assert (release.counters(), release.port()) == (["DCGM_FI_DEV_GPU_UTIL"], "metrics")
-    assert changed(release.bring()) == 0
+    assert not release.make()["changed"]
 
 
 def test_an_upgrade_changes_what_was_edited_and_restored(release: Release) -> None:
     """Helm 4 applies on the server, where each of the three is another manager of the field."""
-    release.bring()
+    release.make()
     edited = {"data": {"metrics": "by-hand"}}
     release.objects.patch_namespaced_config_map("counters", release.namespace, edited)
-    release.bring()
+    release.make()
     assert release.counters() == ["DCGM_FI_DEV_GPU_UTIL"]
 
-    release.bring(values={"metrics": "DCGM_FI_PROF_GR_ENGINE_ACTIVE"})
+    release.make(metrics="DCGM_FI_PROF_GR_ENGINE_ACTIVE")
     assert release.counters() == ["DCGM_FI_PROF_GR_ENGINE_ACTIVE"]
 
 
 def test_what_others_added_stays(release: Release) -> None:
-    release.bring()
+    release.make()
     note = {"metadata": {"annotations": {"team": "search"}}}
     release.objects.patch_namespaced_service("exporter", release.namespace, note)
     release.objects.patch_namespaced_config_map("counters", release.namespace, {"data": {"more": "FB_USED"}})
-    assert changed(release.bring()) == 0
+    assert not release.make()["changed"]
     release.break_it()
-    release.bring()
+    release.make()
     annotations = release.objects.read_namespaced_service("exporter", release.namespace).metadata.annotations
     assert {"team", "meta.helm.sh/release-name"} <= set(annotations)
 
 
 def test_a_secret_is_neither_changed_nor_shown(release: Release) -> None:
-    release.bring()
+    release.make()
     release.break_it()
     shown = release.bring("--diff")
     assert release.password() == "by-hand"
@@ -537,10 +548,10 @@ def test_a_release_of_another_inventory_is_adopted_or_stays(release: Release) ->
     assert release.run("chart_absent").returncode == 0
     assert release.record() == before
 
-    release.bring("--extra-vars=exporter_adopt=true")
-    assert changed(release.bring()) == 0
+    assert release.module(INVENTORY, adopt=True)["changed"]
+    assert not release.make()["changed"]
     assert release.module("staging", state="absent")["changed"] is False
-    assert release.run("chart_absent").returncode == 0
+    release.remove()
     assert release.record() == []
 
 
@@ -553,12 +564,11 @@ def test_an_object_of_another_under_the_name_of_one_stays(release: Release, of: 
     labels = {"app.kubernetes.io/managed-by": "kubegpu.autoscale", "kubegpu.autoscale/inventory": "another"}
     theirs = rights.create_cluster_role({"metadata": {"name": name, "labels": labels, "annotations": of}, "rules": []})
 
-    present = release.run("chart_present")
-    assert present.returncode == 2
-    assert f"ClusterRole {name} exists, but does not belong to release exporter" in present.stdout
-    absent = release.run("chart_absent")
-    assert absent.returncode == 0
-    assert f"ClusterRole {name} is kept" in absent.stdout + absent.stderr
+    present = release.module(INVENTORY)
+    assert present["failed"]
+    assert f"ClusterRole {name} exists, but does not belong to release exporter" in present["msg"]
+    absent = release.remove()
+    assert f"ClusterRole {name} is kept" in str(absent["warnings"])
     assert rights.read_cluster_role(name).metadata.resource_version == theirs.metadata.resource_version
     assert release.objects.list_namespaced_service(release.namespace).items == []
     rights.delete_cluster_role(name)

@@ -30,7 +30,11 @@ def test_all_servers_take_each_step_before_the_next(tmp_path: Path, fails: str) 
         "__kubernetes_upkeep": words,
         "__kubernetes_upkeep_differing": [],
         "__kubernetes_plan": {"upkeep": {"enabled": True}},
-        "__kubernetes_restore": {"copied_to": [], "commands": [[step, "--sha256", "1"] for step in STEPS]},
+        # As with a folder of backups that differs between servers.
+        "__kubernetes_restore": {
+            "copied_to": [],
+            "commands": [[step, "--backup", "/backups/{{ inventory_hostname }}"] for step in STEPS],
+        },
     }
     role = {"name": "kubegpu.autoscale.kubernetes", "tasks_from": "restore"}
     tasks = [{"ansible.builtin.include_role": role, "vars": given}]
