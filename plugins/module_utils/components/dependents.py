@@ -8,13 +8,19 @@ from typing import Any
 
 from ..errors import enumeration
 from ..kube.labels import inventory_of, is_managed, is_of
-from .detection import CUSTOM, EXTERNAL
+from .detection import CUSTOM, EXTERNAL, RESOURCE
 
 Object = Mapping[str, Any]
-# The API that serves each type of metric; the rest are of metrics-server.
-_API = {"Pods": CUSTOM, "Object": CUSTOM, "External": EXTERNAL}
+# The API that serves each type of metric.
+_API = {
+    "Pods": CUSTOM,
+    "Object": CUSTOM,
+    "External": EXTERNAL,
+    "Resource": RESOURCE,
+    "ContainerResource": RESOURCE,
+}
 # Kinds of components that every autoscaler of this collection reads from, and the role that removes each.
-_SOURCES = {"prometheus": "prometheus_stack", "exporter": "dcgm_exporter"}
+_SOURCES = {"prometheus": "prometheus_stack", "exporter": "dcgm_exporter", "gpu_operator": "gpu_operator"}
 
 
 def lost_metrics(
@@ -26,29 +32,37 @@ def lost_metrics(
     where: hop and cluster, for the message.
     """
     removed = dict(_removed(components, roles))
-    apis = {name for name in removed if name in _API.values()}
-    losing = []
-    for hpa in hpas:
-        served = {_API.get(metric["type"]) for metric in hpa["spec"].get("metrics") or ()} - {None}
-        if not is_of(hpa, inventory) and (served & apis or (served and is_managed(hpa) and removed)):
-            metadata = hpa["metadata"]
-            owner = f"inventory {inventory_of(hpa)}" if is_managed(hpa) else "not of this collection"
-            losing.append(f"{metadata['namespace']}/{metadata['name']} ({owner})")
+    losing = [_named(hpa) for hpa in hpas if not is_of(hpa, inventory) and _loses(hpa, removed)]
     if not losing:
         return ""
     keep = " ".join(f"-e {role}_state=existing" for role in sorted(set(removed.values())))
     return (
         f"{where}: HPAs of others would stay without metrics: {enumeration(losing)}. Nothing was changed."
-        f" Next: remove these HPAs first, or keep what serves them: {keep}"
+        f" Next: remove them first, or keep what serves their metrics: {keep}"
     )
 
 
 def _removed(components: Mapping[str, Any], roles: Collection[str]) -> Iterator[tuple[str, str]]:
-    """What goes, each with its role."""
+    """Kinds of components and APIs that go, each with its role."""
     for kind, role in _SOURCES.items():
         if role in roles and any(found["owned"] for found in components.get(kind) or ()):
             yield kind, role
     for api, server in (components.get("metrics_apis") or {}).items():
-        role = "prometheus_adapter" if server.get("is_adapter") else "keda"
-        if role in roles and server["owned"] and api in _API.values():
+        other = "metrics_server" if api == RESOURCE else "keda"
+        role = "prometheus_adapter" if server.get("is_adapter") else other
+        if role in roles and server["owned"]:
             yield api, role
+
+
+def _loses(hpa: Object, removed: Collection[str]) -> bool:
+    served = {_API[metric["type"]] for metric in hpa["spec"].get("metrics") or ()}
+    reads_ours = is_managed(hpa) and bool(served - {RESOURCE})
+    return bool(served.intersection(removed)) or (reads_ours and any(kind in removed for kind in _SOURCES))
+
+
+def _named(hpa: Object) -> str:
+    """With its inventory, or its owner: KEDA creates the HPA of a ScaledObject again."""
+    metadata = hpa["metadata"]
+    owners = [f"of {owner['kind']} {owner['name']}" for owner in metadata.get("ownerReferences") or ()]
+    whose = f"inventory {inventory_of(hpa)}" if is_managed(hpa) else "not of this collection"
+    return f"{metadata['namespace']}/{metadata['name']} ({', '.join([*owners, whose])})"
