@@ -26,6 +26,8 @@ class Cluster:
             "kubegpu_kubeconfig": str(self._kubeconfig),
             "kubegpu_cluster_ready": True,
             "kubegpu_inventory_id": "prod",
+            # Not the user's, where another test brings helm and removes it.
+            "kubegpu_helm_folder": str(self._folder / "helm"),
         }
         done = run_playbook(self._folder, play, {**known, **variables})
         assert done.returncode == 0

@@ -258,7 +258,9 @@ def test_the_makefile_takes_the_systems_python_where_it_fits() -> None:
         (["PYTHON=python3.13"], "python3.13"),
     ):
         command = ["make", "--no-print-directory", "--dry-run", "lab-unpack", *given]
-        printed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+        # Not what the run of this test was given.
+        environment = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "MAKEFLAGS")}
+        printed = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=True).stdout
         assert printed.split()[0] == expected
 
 
