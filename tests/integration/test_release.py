@@ -140,13 +140,13 @@ class Release:
         return run_module("chart_release", {**where, **known, **chart, **options}, check=check)
 
     def make(self, *, check: bool = False, **values: Any) -> dict[str, Any]:
-        """The module alone for the inventory of the roles."""
+        """The module alone, for the inventory that the roles run for."""
         done = self.module(INVENTORY, release_values=values, timeout=HELM_TIMEOUT_S, check=check)
         assert not done.get("failed")
         return done
 
-    def remove(self, *, hooks: bool = True) -> dict[str, Any]:
-        done = self.module(INVENTORY, state="absent", hooks=hooks, timeout=HELM_TIMEOUT_S)
+    def remove(self) -> dict[str, Any]:
+        done = self.module(INVENTORY, state="absent", timeout=HELM_TIMEOUT_S)
         assert not done.get("failed")
         return done
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
+from ansible.template import trust_as_template
 from ansible_forks import ansible_playbook
 from collection import COLLECTIONS_PATH, ROOT
 from role_values import RoleValues
@@ -189,6 +190,35 @@ def test_uninstall_names_what_it_would_clear(tmp_path: Path, flags: tuple[str, .
 
     told = " ".join((done.stdout + done.stderr).split())
     assert f"This would remove everything that this collection installed: {said}" in told
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        ([], True),  # an existing cluster
+        ([{"uid": "1"}, {"uid": "1"}], False),
+        ([{"uid": "1"}, None], True),  # the second one is not part of the run
+        ([{"uid": "1"}, {}], True),  # or not of a cluster that this collection knows
+    ],
+)
+def test_an_uninstall_checks_hpas_unless_all_control_planes_are_removed(
+    records: list[dict[str, str] | None], expected: bool
+) -> None:
+    tasks = yaml.safe_load((ROOT / "roles/_common/tasks/clear.yml").read_text())
+    (task,) = (task for task in tasks if task["name"] == "List the HPAs")
+    names = [f"cp{number}" for number, _ in enumerate(records)]
+    told = {
+        "groups": {"kube_control_plane": names},
+        "hostvars": {
+            name: {"inventory_hostname": name}
+            | ({"_common_identity_self": {"record": record}} if record is not None else {})
+            for name, record in zip(names, records, strict=True)
+        },
+        "kubegpu_cluster_ready": True,
+        "_common_clears_charts": True,
+        **{name: trust_as_template(text) for name, text in task["vars"].items()},
+    }
+    assert RoleValues("_common", {}, told)[task["when"]] is expected
 
 
 def test_an_uninstall_removes_what_has_monitors_before_their_kind() -> None:

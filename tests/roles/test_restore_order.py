@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible_forks import ansible_playbook
-from collection import COLLECTIONS_PATH
+from collection import COLLECTIONS_PATH, ROOT
+from upkeep_servers import PROGRAM as PROGRAM_OF_SERVERS
 
+TASKS = yaml.safe_load((ROOT / "roles/kubernetes/tasks/restore.yml").read_text())
 STEPS = ["restore-prepare", "restore-stop", "restore-swap"]
 # What the program does is not looked at here. One server is slow.
 PROGRAM = """import json, pathlib, sys, time
@@ -18,6 +22,12 @@ with open(log, "a") as file: file.write(f"{step} {host}\\n")
 if f"{step} {host}" == fails: sys.exit("damaged")
 print(json.dumps({"changed": True}))
 """
+
+
+def test_the_role_has_all_steps_of_the_program_in_their_order() -> None:
+    """A step that it lacks would be left out without a word."""
+    (loop,) = (task["loop"] for task in TASKS if "loop" in task)
+    assert loop == re.findall(r'command\("(restore-\w+)"', PROGRAM_OF_SERVERS.read_text())
 
 
 @pytest.mark.parametrize("fails", ["", "restore-stop cp2"])

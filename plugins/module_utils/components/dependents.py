@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
-"""Which HPAs of others would lose their metrics with components of this inventory."""
+"""Which HPAs that this inventory does not manage lose their metrics if its components are removed."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def lost_metrics(
         return ""
     keep = " ".join(f"-e {role}_state=existing" for role in sorted(set(removed.values())))
     return (
-        f"{where}: HPAs of others would stay without metrics: {enumeration(losing)}. Nothing was changed."
-        f" Next: remove them first, or keep what serves their metrics: {keep}"
+        f"{where}: HPAs that this inventory does not manage would lose their metrics: {enumeration(losing)}."
+        f" Nothing was changed. Next: remove them first, or keep what serves their metrics: {keep}"
     )
 
 
 def _removed(components: Mapping[str, Any], roles: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Kinds of components and APIs that go, each with its role."""
+    """Kinds of components and APIs that are removed, each with its role."""
     for kind, role in _SOURCES.items():
         if role in roles and any(found["owned"] for found in components.get(kind) or ()):
             yield kind, role
@@ -55,13 +55,13 @@ def _removed(components: Mapping[str, Any], roles: Collection[str]) -> Iterator[
 
 
 def _loses(hpa: Object, removed: Collection[str]) -> bool:
-    served = {_API[metric["type"]] for metric in hpa["spec"].get("metrics") or ()}
-    reads_ours = is_managed(hpa) and bool(served - {RESOURCE})
-    return bool(served.intersection(removed)) or (reads_ours and any(kind in removed for kind in _SOURCES))
+    served = {_API.get(metric["type"]) for metric in hpa["spec"].get("metrics") or ()}
+    reads_sources = is_managed(hpa) and not served.isdisjoint((CUSTOM, EXTERNAL))
+    return not served.isdisjoint(removed) or (reads_sources and not _SOURCES.keys().isdisjoint(removed))
 
 
 def _named(hpa: Object) -> str:
-    """With its inventory, or its owner: KEDA creates the HPA of a ScaledObject again."""
+    """With its owner, because KEDA recreates the HPA of a ScaledObject."""
     metadata = hpa["metadata"]
     owners = [f"of {owner['kind']} {owner['name']}" for owner in metadata.get("ownerReferences") or ()]
     whose = f"inventory {inventory_of(hpa)}" if is_managed(hpa) else "not of this collection"
