@@ -13,24 +13,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 LOGS = Path("build/test")
-# Targets in their order: those that wait longest first, so that the lanes end at about the same time.
-# Servers of the second are in its lane, so it is not the last. A fourth lane made all of it slower.
-STEPS: tuple[tuple[str, ...], ...] = (
-    ("molecule", "SCENARIO=default"),
-    ("integration",),
-    ("molecule", "SCENARIO=nodes"),
-    ("unit", "ARGS=tests/roles"),  # more than half of what unit would take: by itself, the last lane is not alone
-    ("WITHOUT=roles", "unit"),
-    ("lint-lab",),
-    ("lint",),
-    ("gates",),
+# Targets in their order: those that wait longest first, so that the lanes end at about the same time. What is in one row
+# is run by one lane: the servers of a lab use half a core for as long as they exist, also while their lane waits for
+# its turn, so there is one lab at a time. A fourth lane made all of it slower.
+STEPS: tuple[tuple[tuple[str, ...], ...], ...] = (
+    (("molecule", "SCENARIO=default"), ("molecule", "SCENARIO=nodes")),
+    (("integration",),),
+    (("WITHOUT=roles", "unit"),),
+    (("unit", "ARGS=tests/roles"),),  # a third of what unit would take: by itself, the last lane is not alone
+    (("gates",),),
+    (("lint-lab",),),
+    (("lint",),),
 )
 # Of each lane. The kernel gives them 1024, 335 and 110 parts. The first makes a cluster and then mostly waits, so it is
 # to be made soon.
@@ -92,12 +92,9 @@ class Steps:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
 
-    def lane(self, nicer: int, steps: Iterator[tuple[str, ...]]) -> list[Ended]:
+    def lane(self, nicer: int, rows: Iterator[Sequence[tuple[str, ...]]]) -> list[Ended]:
         """Run the next steps until none are left."""
-        ended = []
-        while not self._stopped and (step := next(steps, None)):
-            ended.append(self._run(step, nicer))
-        return ended
+        return [self._run(step, nicer) for row in rows for step in row if not self._stopped]
 
     def stop(self, *_: object) -> None:
         self._stopped = True
@@ -176,7 +173,7 @@ def main() -> int:
     failed = [step for step in ended if not step.passed]
     for step in failed:
         print(f"\n=== {step.name} failed: {step.log}\n{step.evidence()}")
-    left = len(STEPS) - len(ended)
+    left = sum(map(len, STEPS)) - len(ended)
     after = _clock(time.monotonic() - began)
     if failed or left:
         names = ", ".join(step.name for step in failed) or "nothing"

@@ -34,7 +34,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *steps: str) -> int:
-    monkeypatch.setattr(lanes, "STEPS", tuple((step,) for step in steps))
+    monkeypatch.setattr(lanes, "STEPS", tuple(((step,),) for step in steps))
     return lanes.main()
 
 
@@ -47,10 +47,16 @@ def test_a_run_that_passes(ran: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 def test_what_a_step_leaves_out_is_another() -> None:
-    words = {word for step in lanes.STEPS for word in step}
+    words = {word for row in lanes.STEPS for step in row for word in step}
     left = {word.partition("=")[2] for word in words if word.startswith("WITHOUT=")}
     assert left
     assert {f"ARGS=tests/{folder}" for folder in left} <= words
+
+
+def test_what_is_in_one_row_is_run_one_after_the_other(ran: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "STEPS", ((("first",), ("broken",), ("last",)),))
+    assert lanes.main() == 1
+    assert ran.read_text().split() == ["first", "broken", "last"]
 
 
 def test_a_failure_is_shown_and_the_others_run(
