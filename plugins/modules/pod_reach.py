@@ -83,9 +83,8 @@ result:
 """
 
 import json
-import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +98,7 @@ ARGUMENTS: dict[str, Any] = {
     "timeout": {"type": "int", "default": 3},
     "containerd": {"type": "path", "default": "/run/containerd/io.containerd.runtime.v2.task/k8s.io"},
 }
+Run = Callable[..., tuple[int, str, str]]
 UNIT = "kubegpu-reach.service"
 # Containerd removes the file of a namespace with its pod.
 LISTEN = """
@@ -160,23 +160,23 @@ def python(namespace: str, code: str, *words: object) -> list[str]:
     return ["nsenter", f"--net={namespace}", sys.executable, "-c", code, *map(str, words)]
 
 
-def run(command: list[str], text: str = "") -> str:
-    done = subprocess.run(command, check=False, input=text, capture_output=True, text=True)
-    if done.returncode:
-        raise ReachError(f"{command[0]}: {(done.stderr or done.stdout).strip()}")
-    return done.stdout
+def output_of(run: Run, command: list[str], text: str = "") -> str:
+    status, output, errors = run(*command, data=text)
+    if status:
+        raise ReachError(f"{command[0]}: {(errors or output).strip()}")
+    return output
 
 
-def listen(namespace: str, pod: str, port: int, seconds: int) -> None:
+def listen(run: Run, namespace: str, pod: str, port: int, seconds: int) -> None:
     """With systemd, so that it continues when this module has ended; one of a run before is replaced."""
-    subprocess.run(["systemctl", "stop", UNIT], check=False, capture_output=True)
+    run("systemctl", "stop", UNIT)
     words = ["systemd-run", "--quiet", "--collect", f"--unit={UNIT}"]
-    run([*words, *python(namespace, LISTEN, namespace, pod, port, seconds)])
+    output_of(run, [*words, *python(namespace, LISTEN, namespace, pod, port, seconds)])
 
 
-def connect(namespace: str, addresses: Mapping[str, str], timeout: int) -> dict[str, str]:
+def connect(run: Run, namespace: str, addresses: Mapping[str, str], timeout: int) -> dict[str, str]:
     """Why addresses are missed; empty for those that are not."""
-    answers: dict[str, str] = json.loads(run(python(namespace, CONNECT, timeout), json.dumps(addresses)))
+    answers: dict[str, str] = json.loads(output_of(run, python(namespace, CONNECT, timeout), json.dumps(addresses)))
     return answers
 
 
@@ -188,8 +188,9 @@ def main() -> None:
     try:
         namespace = namespace_of(options["pod"], Path(options["containerd"]))
         if options["answer_for"]:
-            listen(namespace, options["pod"], options["port"], options["answer_for"])
-        answers = connect(namespace, options["addresses"], options["timeout"]) if options["addresses"] else {}
+            listen(module.run, namespace, options["pod"], options["port"], options["answer_for"])
+        wanted = options["addresses"]
+        answers = connect(module.run, namespace, wanted, options["timeout"]) if wanted else {}
     except (OSError, ReachError) as error:
         module.fail_json(msg=f"node -> pod {options['pod']}: {error}")
     reached = [address for address, reason in answers.items() if not reason]

@@ -211,7 +211,6 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.secrets import without_login
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server import apt_offer
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.apt_key import download
@@ -252,17 +251,17 @@ class ReadError(Exception):
     """The server did not give an answer. Its text is the module's message."""
 
 
-def read_server(module: AnsibleModule) -> dict[str, Any]:
+def read_server(module: MaskedModule) -> dict[str, Any]:
     began = time.time()
     host, warnings = read_host(Path(module.params["root"]), module.params["folders"])
     for warning in warnings:
         module.warn(warning)
     then = module.params["controller_time"]
     ahead = 0.0 if then is None else round(began - then, 1)
-    return {**host, "reboots_alone": reboots_alone(), "clock_ahead": ahead}
+    return {**host, "reboots_alone": reboots_alone(module.run), "clock_ahead": ahead}
 
 
-def read_key(module: AnsibleModule) -> dict[str, Any]:
+def read_key(module: MaskedModule) -> dict[str, Any]:
     options = dict(module.params["apt_key"])
     shown = without_login(options["url"])
     module.params["apt_key"]["url"] = shown  # -vvv shows the parameters
@@ -274,7 +273,7 @@ def read_key(module: AnsibleModule) -> dict[str, Any]:
         raise ReadError(f"no answer from {shown}: {getattr(error, 'reason', error)}.") from error
 
 
-def read_offer(module: AnsibleModule) -> dict[str, Any]:
+def read_offer(module: MaskedModule) -> dict[str, Any]:
     options = module.params["apt_offer"]
     repositories = [
         apt_offer.Repository(
@@ -283,19 +282,19 @@ def read_offer(module: AnsibleModule) -> dict[str, Any]:
         for repository in options["repositories"]
     ]
     try:
-        return apt_offer.look(repositories, options["proxy"])
+        return apt_offer.look(module.run, repositories, options["proxy"])
     except OSError as error:
         raise ReadError(f"apt: {error}") from error
 
 
-def read_ports(module: AnsibleModule) -> dict[str, Any]:
+def read_ports(module: MaskedModule) -> dict[str, Any]:
     try:
         return {"unreached": unreached(module.params["ports"], PORTS_TIMEOUT_S)}
     except ValueError as error:
         raise ReadError(str(error)) from error
 
 
-READERS: dict[str, Callable[[AnsibleModule], dict[str, Any]]] = {
+READERS: dict[str, Callable[[MaskedModule], dict[str, Any]]] = {
     "apt_key": read_key,
     "apt_offer": read_offer,
     "ports": read_ports,

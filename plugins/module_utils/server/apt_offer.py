@@ -8,11 +8,9 @@ keys and lists do not change. The key is not used, so the result only decides wh
 
 from __future__ import annotations
 
-import os
 import stat
-import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import sha1
@@ -40,6 +38,9 @@ _SOURCES = """
 Dir::Etc::SourceList "{folder}/sources.list";
 Dir::Etc::SourceParts "/dev/null";
 """
+
+# Its exit status is ignored: apt fails for one package or repository among many, but the other results are valid.
+Run = Callable[..., tuple[int, str, str]]
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Repository:
 class Offer:
     """Versions of each package, newest first, and apt's messages about repositories that it could not read."""
 
+    run: Run
     versions: dict[str, list[str]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
@@ -83,7 +85,7 @@ class Offer:
 
     def learn(self, names: Iterable[str], config: Path | None = None) -> None:
         """Run apt, with its own settings or with those of a file."""
-        for row in _run("apt-cache", *_option(config), "madison", *names).stdout.splitlines():
+        for row in self.run("apt-cache", *_option(config), "madison", *names)[1].splitlines():
             name, version, _source = (part.strip() for part in row.split("|"))
             known = self.versions.setdefault(name, [])
             if version not in known:
@@ -102,24 +104,24 @@ class Offer:
                 + (_SOURCES.format(folder=folder) if repositories else "")
                 + "".join(_proxy(repository, proxy) for repository in repositories if proxy)
             )
-            told = _run("apt-get", *_option(config), "update")
-            lines = (told.stdout + told.stderr).splitlines()
+            _status, output, errors = self.run("apt-get", *_option(config), "update")
+            lines = (output + errors).splitlines()
             self.failures += [
                 line[3:] for line in lines if line.startswith(_FAILURES) and line[3:] not in self.failures
             ]
             self.learn(names, config)
 
 
-def look(repositories: Sequence[Repository], proxy: str = "") -> dict[str, Any]:
+def look(run: Run, repositories: Sequence[Repository], proxy: str = "") -> dict[str, Any]:
     """Packages that are neither installed nor would be found, as documented in the module server_info."""
-    installed = _installed(repositories)
+    installed = _installed(run, repositories)
     wanted = [
         (repository, package)
         for repository in repositories
         for package in repository.packages
         if not installed.has(package)
     ]
-    offer = Offer()
+    offer = Offer(run)
     if wanted:
         offer.learn(_names(wanted))
     lacking = offer.lacks(wanted)
@@ -166,10 +168,10 @@ def _names(wanted: Iterable[tuple[Repository, str]]) -> list[str]:
     return sorted({_name(package) for _repository, package in wanted})
 
 
-def _installed(repositories: Sequence[Repository]) -> Offer:
+def _installed(run: Run, repositories: Sequence[Repository]) -> Offer:
     names = sorted({_name(package) for repository in repositories for package in repository.packages})
-    found = Offer()
-    for row in _run("dpkg-query", "--show", "--showformat", _ROW, *names).stdout.splitlines() if names else []:
+    found = Offer(run)
+    for row in run("dpkg-query", "--show", "--showformat", _ROW, *names)[1].splitlines() if names else []:
         name, status, *version = row.split()
         if status == "installed":
             found.versions.setdefault(name, []).extend(version)
@@ -184,8 +186,3 @@ def _proxy(repository: Repository, proxy: str) -> str:
 
 def _option(config: Path | None) -> list[str]:
     return ["--config-file", str(config)] if config else []
-
-
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    """Ignores the exit status: apt fails for one package or repository among many, but the other results are valid."""
-    return subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"})

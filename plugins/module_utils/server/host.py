@@ -10,8 +10,7 @@ import json
 import os
 import re
 import shutil
-import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -76,12 +75,11 @@ def _present(files: Files, names: Iterable[str]) -> list[str]:
     return [f"/{name}" for name in names if files.is_there(name)]
 
 
-def reboots_alone() -> bool:
+def reboots_alone(run: Callable[..., tuple[int, str, str]]) -> bool:
     """Whether unattended-upgrades reboots the server: apt reads its own settings, as unattended-upgrades has it do."""
     if shutil.which("apt-config") is None:
         return False
-    query = ["apt-config", "shell", "reboots", "Unattended-Upgrade::Automatic-Reboot/b"]
-    return "true" in subprocess.run(query, check=False, capture_output=True, text=True).stdout
+    return "true" in run("apt-config", "shell", "reboots", "Unattended-Upgrade::Automatic-Reboot/b")[1]
 
 
 def _free_gib(folder: Path) -> float:

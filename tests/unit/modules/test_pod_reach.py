@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.server.masked_module import MaskedModule
 from ansible_collections.kubegpu.autoscale.plugins.modules import pod_reach
 
 
@@ -39,6 +41,13 @@ def saying(word: bytes, family: socket.AddressFamily = socket.AF_INET) -> Iterat
         thread.join()
 
 
+def connect(wanted: dict[str, str]) -> dict[str, str]:
+    """With the runner that the module passes."""
+    with patch_module_args({}):
+        module = MaskedModule(argument_spec={})
+    return pod_reach.connect(module.run, "", wanted, 3)
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return probe.getsockname()[1]
@@ -47,25 +56,25 @@ def free_port() -> int:
 def test_an_address_where_another_answers_is_missed() -> None:
     with saying(b"somebody") as port, saying(b"uid") as right:
         wanted = {f"127.0.0.1:{port}": "uid", f"127.0.0.1:{right}": "uid"}
-        answers = pod_reach.connect("", wanted, 3)
+        answers = connect(wanted)
 
     assert answers == {f"127.0.0.1:{port}": "another answers there: 'somebody'", f"127.0.0.1:{right}": ""}
 
 
 def test_of_the_dns_no_word_is_wanted() -> None:
     with saying(b"anything") as port:
-        assert pod_reach.connect("", {f"127.0.0.1:{port}": ""}, 3) == {f"127.0.0.1:{port}": ""}
+        assert connect({f"127.0.0.1:{port}": ""}) == {f"127.0.0.1:{port}": ""}
 
 
 def test_nobody_is_told_with_the_reason() -> None:
     address = f"127.0.0.1:{free_port()}"
-    assert "refused" in pod_reach.connect("", {address: "uid"}, 3)[address]
+    assert "refused" in connect({address: "uid"})[address]
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="takes IPv6")
 def test_an_address_of_ipv6_is_asked() -> None:
     with saying(b"uid", socket.AF_INET6) as port:
-        assert pod_reach.connect("", {f"[::1]:{port}": "uid"}, 3) == {f"[::1]:{port}": ""}
+        assert connect({f"[::1]:{port}": "uid"}) == {f"[::1]:{port}": ""}
 
 
 def test_what_answers_ends_with_its_pod(tmp_path: Path) -> None:
@@ -76,7 +85,7 @@ def test_what_answers_ends_with_its_pod(tmp_path: Path) -> None:
     with subprocess.Popen(words) as listener:
         end = time.monotonic() + 10
         address = f"127.0.0.1:{port}"
-        while (answer := pod_reach.connect("", {address: "uid"}, 3)[address]) and time.monotonic() < end:
+        while (answer := connect({address: "uid"})[address]) and time.monotonic() < end:
             pass
         assert answer == ""
         namespace.unlink()
