@@ -9,7 +9,7 @@ version_added: 0.1.0
 description:
   - Returns the values that a HorizontalPodAutoscaler would use, from C(custom.metrics.k8s.io) or
     C(external.metrics.k8s.io). It uses the API version and the paths of the controller.
-  - Without O(until) it queries once. A missing API, metric or value is not a failure. RV(result.items) is then empty,
+  - Without O(until) it queries once. A missing API, metric or value is not a failure. RV(result.samples) is then empty,
     and RV(result.hop), RV(result.seen) and RV(result.fix) explain what is missing.
   - With O(until) it queries until the condition is true, also while an adapter restarts or has not listed a new metric
     yet. After O(wait_timeout) the module fails with the last response and the first broken hop.
@@ -91,8 +91,8 @@ options:
       - JMESPath expression to wait for. Its input is the module's result, so paths begin with C(result). The same
         expression works with P(community.general.json_query#filter) on the registered variable.
       - The condition is true unless the expression returns false, null or an empty value. The number 0 is not empty.
-      - Put literals in backticks. A comparison with a missing value is null, so V(max(result.items[].value\) < `90`) is
-        not true without values.
+      - Put literals in backticks. A comparison with a missing value is null, so V(max(result.samples[].value\) < `90`)
+        is not true without values.
       - V(!) binds tighter than a dot. Write V(!(result.missing\)), or V(length(result.missing\) == `0`).
       - An invalid expression fails before the first query.
     type: str
@@ -131,10 +131,9 @@ EXAMPLES = r"""
     target: {name: inference}
   register: gpu
 
-# In Jinja, result.items is a method of every dictionary. The brackets select the key.
 - name: Show the values
   ansible.builtin.debug:
-    msg: "{{ gpu.result['items'] | items2dict(key_name='name', value_name='value') }}"
+    msg: "{{ gpu.result.samples | items2dict(key_name='name', value_name='value') }}"
 
 - name: Show what is missing
   ansible.builtin.debug:
@@ -146,14 +145,14 @@ EXAMPLES = r"""
     metric: gpu
     namespace: ml
     target: {kind: Deployment, name: inference}
-    until: result.items && length(result.missing) == `0`
+    until: result.samples && length(result.missing) == `0`
 
 - name: Wait up to five minutes until every pod is below 90 percent
   kubegpu.autoscale.custom_metric_info:
     metric: gpu
     namespace: ml
     target: {name: inference}
-    until: length(result.missing) == `0` && max(result.items[].value) < `90`
+    until: length(result.missing) == `0` && max(result.samples[].value) < `90`
     wait_timeout: 300
 
 - name: Select pods by labels
@@ -193,10 +192,8 @@ result:
     api: {description: 'V(custom) or V(external).', type: str}
     metric: {description: Name of the metric., type: str}
     namespace: {description: "Namespace of the query, or null.", type: str}
-    items:
-      description:
-        - The values. In Jinja use C(answer.result['items']), because C(answer.result.items) is a method of the
-          dictionary.
+    samples:
+      description: The values with their objects.
       type: list
       elements: dict
       contains:
@@ -224,7 +221,7 @@ result:
     api: custom
     metric: gpu
     namespace: ml
-    items:
+    samples:
       - kind: Pod
         namespace: ml
         name: inference-5d9c7-x2x4q

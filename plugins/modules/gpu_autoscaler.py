@@ -214,7 +214,7 @@ result:
             - Seconds for each ready pod, from its scheduling until it was ready and its value was visible. It is null
               for a restarted pod. Everything that makes pods start faster reduces it.
           type: dict
-        values: {description: Value of the leading metric for each ready pod., type: dict}
+        pod_values: {description: Value of the leading metric for each ready pod., type: dict}
         metrics:
           description:
             - For each metric, whether the metrics API lists it, and its value for each pod there and in Prometheus.
@@ -263,7 +263,7 @@ result:
       elements: dict
     recorded:
       description:
-        - For each of O(metrics) its C(values) in custom.metrics.k8s.io by pod, and whether it is C(verified).
+        - For each of O(metrics) its C(pod_values) in custom.metrics.k8s.io, and whether it is C(verified).
         - C(missing) has the pods whose value is not recorded in Prometheus or not served. C(disagreeing) has those
           whose value is not that of Prometheus.
       returned: with O(verify=true)
@@ -281,13 +281,13 @@ result:
         desired_replicas: 1
         ready_pods: [inference-5d9c7-x2x4q]
         dead_times: {inference-5d9c7-x2x4q: 16.0}
-        values: {inference-5d9c7-x2x4q: 41.5}
+        pod_values: {inference-5d9c7-x2x4q: 41.5}
         metrics:
           - metric: gpu
             type: Pods
             target_value: 60.0
             listed: true
-            values: {inference-5d9c7-x2x4q: 41.5}
+            pod_values: {inference-5d9c7-x2x4q: 41.5}
             prometheus: {inference-5d9c7-x2x4q: 41.5}
             age_s: 1.2
         conditions:

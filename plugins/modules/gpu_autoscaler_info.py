@@ -60,7 +60,7 @@ EXAMPLES = r"""
 
 - name: Show their metrics
   ansible.builtin.debug:
-    msg: "{{ item['values'] }} with {{ item.replicas }} replicas, reacts within {{ item.budget.worst_s }} s"
+    msg: "{{ item.pod_values }} with {{ item.replicas }} replicas, reacts within {{ item.budget.worst_s }} s"
   loop: "{{ seen.result.autoscalers }}"
   loop_control: {label: "{{ item.name }}"}
 
@@ -110,7 +110,7 @@ result:
         verified: true
         replicas: 1
         desired_replicas: 1
-        values: {inference-5d9c7-x2x4q: 41.5}
+        pod_values: {inference-5d9c7-x2x4q: 41.5}
 duration_s: {description: Run time of the module in seconds., returned: always, type: float}
 hop: {description: The first broken hop., returned: failure, type: str}
 fix: {description: How to fix it., returned: failure, type: str}

@@ -119,8 +119,8 @@ result:
       type: list
       elements: dict
     targets: {description: Target value of each metric of type Pods., type: dict}
-    values:
-      description: Values of O(pod) over time. Each has C(time_s) and C(values) by metric.
+    pod_samples:
+      description: Values of O(pod) over time. Each has C(time_s), and C(pod_values) by metric.
       type: list
       elements: dict
   sample:
@@ -144,7 +144,7 @@ result:
     ready_pods:
       - {name: inference-5d6c9f-x2x9k, uid: 0b6f0c1e-6d5a-4b0e-9f55-1f7b9a3f5a11, address: 10.244.1.7, ports: [8000]}
     targets: {gpu: 60.0}
-    values: []
+    pod_samples: []
 duration_s: {description: Run time of the module in seconds., returned: always, type: float}
 hop: {description: The first broken hop., returned: failure, type: str}
 fix: {description: How to fix it., returned: failure, type: str}

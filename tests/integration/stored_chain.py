@@ -66,7 +66,7 @@ def prove_chat(run: Run, kube: client.ApiClient, chain: StoredChain) -> None:
     spec = {"namespace": "ml", "target": {"name": "chat"}, "max_replicas": 4}
     result = run("gpu_autoscaler", verify=True, wait_timeout=SETTLE_S, autoscalers=[spec])
 
-    assert result["result"]["autoscalers"][0]["values"] == {"chat-0": 90}
+    assert result["result"]["autoscalers"][0]["pod_values"] == {"chat-0": 90}
 
 
 def expect_replicas(kube: client.ApiClient, wanted: int) -> None:

@@ -25,7 +25,7 @@ LISTED_S = 120
 # Long enough for several readings; a broken part does not repair itself.
 FAILURE_S = 3
 
-VALUES = "result.items && length(result.missing) == `0`"
+VALUES = "result.samples && length(result.missing) == `0`"
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def looks_at_apiservices(control_plane: ControlPlane, kube: client.ApiClient) ->
 
 
 def by_name(result: dict[str, Any]) -> dict[str, float]:
-    return {item["name"]: item["value"] for item in result["result"]["items"]}
+    return {item["name"]: item["value"] for item in result["result"]["samples"]}
 
 
 def test_the_values_of_a_target_and_of_nothing_else(
@@ -127,7 +127,7 @@ def test_the_values_of_a_target_and_of_nothing_else(
     assert not result.get("failed")
     assert result["changed"] is False
     assert by_name(result) == {"chat-0": 41.5, "chat-1": 0}
-    [first, _second] = result["result"]["items"]
+    [first, _second] = result["result"]["samples"]
     assert (first["kind"], first["namespace"], first["labels"]) == ("Pod", workloads.namespace, {})
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", first["timestamp"])
     assert {key: result["result"][key] for key in ("api", "metric", "namespace", "listed", "missing", "hop")} == {
@@ -146,7 +146,7 @@ def test_pods_by_label_by_name_and_all(ask: Ask, workloads: Workloads, record: C
         workloads.ready_pod(pod, app=app)
     record(chat_0=1, embed_0=2, embed_1=3)
     here = {"namespace": workloads.namespace}
-    assert by_name(ask(**here, until="length(result.items) == `3`", wait_timeout=LISTED_S)).keys() == {
+    assert by_name(ask(**here, until="length(result.samples) == `3`", wait_timeout=LISTED_S)).keys() == {
         "chat-0",
         "embed-0",
         "embed-1",
@@ -158,9 +158,9 @@ def test_pods_by_label_by_name_and_all(ask: Ask, workloads: Workloads, record: C
 
 def test_a_metric_of_a_namespace(ask: Ask, workloads: Workloads, record: Callable[..., None]) -> None:
     record(chat_0=12.5)
-    result = ask(resource="namespaces", name=workloads.namespace, until="result.items", wait_timeout=LISTED_S)
+    result = ask(resource="namespaces", name=workloads.namespace, until="result.samples", wait_timeout=LISTED_S)
     assert by_name(result) == {workloads.namespace: 12.5}
-    assert result["result"]["items"][0]["kind"] == "Namespace"
+    assert result["result"]["samples"][0]["kind"] == "Namespace"
     assert result["result"]["namespace"] is None
     assert by_name(ask(resource="namespaces", namespace=workloads.namespace)) == by_name(result)
 
@@ -172,7 +172,7 @@ def broken(ask: Ask, **options: Any) -> dict[str, Any]:
     """The result of one look, after a wait for values has failed at the same hop."""
     look = ask(**options)
     assert not look.get("failed")
-    wait = ask(**options, until="result.items", wait_timeout=FAILURE_S)
+    wait = ask(**options, until="result.samples", wait_timeout=FAILURE_S)
     assert wait["failed"]
     assert (wait["hop"], wait["fix"]) == (look["result"]["hop"], look["result"]["fix"])
     assert wait["msg"].startswith(f"{wait['hop']}: ")
@@ -190,7 +190,7 @@ def test_an_api_that_nobody_serves(ask: Ask, workloads: Workloads) -> None:
     result = broken(ask, api="external", metric="queue", namespace=workloads.namespace)
     assert result["hop"] == "metrics_api"
     assert result["seen"] == "APIService v1beta1.external.metrics.k8s.io: not found"
-    assert (result["items"], result["listed"]) == ([], False)
+    assert (result["samples"], result["listed"]) == ([], False)
 
 
 def test_an_adapter_that_is_down(ask: Ask, workloads: Workloads, outage: Callable[[], None]) -> None:
@@ -211,7 +211,7 @@ def test_an_adapter_that_comes_back_while_waiting(
     workloads.ready_pod("chat-0", app="chat")
     record(chat_0=5)
     before = looks_at_apiservices(*plane)
-    waiting = background(ask, namespace=workloads.namespace, until="result.items", wait_timeout=2 * LISTED_S)
+    waiting = background(ask, namespace=workloads.namespace, until="result.samples", wait_timeout=2 * LISTED_S)
     eventually(lambda: looks_at_apiservices(*plane) > before, "it has looked once", LISTED_S)
     assert not waiting.done()
     outage()
@@ -255,7 +255,7 @@ def test_ready_pods_without_a_value(ask: Ask, workloads: Workloads, record: Call
     workloads.ready_pod("chat-1", app="chat")
     record(chat_0=5)
     target = {"namespace": workloads.namespace, "target": {"name": "chat"}}
-    ask(**target, until="result.items", wait_timeout=LISTED_S)
+    ask(**target, until="result.samples", wait_timeout=LISTED_S)
     result = ask(**target, until=VALUES, wait_timeout=FAILURE_S)
     assert result["failed"]
     assert result["hop"] == "metric"
@@ -278,9 +278,9 @@ def test_a_value_that_falls_while_waiting(
     workloads.ready_pod("chat-1", app="chat")
     record(chat_0=95, chat_1=20)
     target = {"namespace": workloads.namespace, "target": {"name": "chat"}}
-    ask(**target, until=f"{VALUES} && max(result.items[].value) == `95`", wait_timeout=LISTED_S)
+    ask(**target, until=f"{VALUES} && max(result.samples[].value) == `95`", wait_timeout=LISTED_S)
     before = queries(kube)
-    waiting = background(ask, **target, until="max(result.items[].value) < `90`", wait_timeout=2 * LISTED_S)
+    waiting = background(ask, **target, until="max(result.samples[].value) < `90`", wait_timeout=2 * LISTED_S)
     eventually(lambda: queries(kube) > before, "it has looked once", LISTED_S)
     assert not waiting.done()
     record(chat_0=60, chat_1=20)
@@ -297,10 +297,10 @@ def test_when_the_time_is_over_the_condition_and_the_last_values_are_named(
     record(chat_0=95)
     target = {"namespace": workloads.namespace, "target": {"name": "chat"}}
     ask(**target, until=VALUES, wait_timeout=LISTED_S)
-    result = ask(**target, until="max(result.items[].value) < `90`", wait_timeout=FAILURE_S)
+    result = ask(**target, until="max(result.samples[].value) < `90`", wait_timeout=FAILURE_S)
     assert result["failed"]
     assert result["hop"] == "condition"
-    assert "max(result.items[].value) < `90` gives false; last values: chat-0 95" in result["msg"]
+    assert "max(result.samples[].value) < `90` gives false; last values: chat-0 95" in result["msg"]
     assert by_name(result) == {"chat-0": 95}
     assert result["result"]["hop"] is None
 
@@ -309,7 +309,7 @@ def test_check_mode_does_not_wait_for_what_nothing_has_made(
     ask: Ask, plane: tuple[ControlPlane, client.ApiClient], chain: MetricChain
 ) -> None:
     before = looks_at_apiservices(*plane)
-    result = ask(check=True, api="external", namespace="ml", until="result.items", wait_timeout=FAILURE_S)
+    result = ask(check=True, api="external", namespace="ml", until="result.samples", wait_timeout=FAILURE_S)
     assert looks_at_apiservices(*plane) == before + 1
     assert not result.get("failed")
     assert result["result"]["hop"] == "metrics_api"
@@ -319,7 +319,7 @@ def test_check_mode_does_not_wait_for_what_nothing_has_made(
 
 def test_what_is_wrong_with_the_question_is_said_before_anything_is_asked(ask: Ask, tmp_path: Path) -> None:
     for options, hop in (
-        ({"until": "result.items["}, "until"),
+        ({"until": "result.samples["}, "until"),
         ({"until": "nonsense(result)"}, "until"),
         ({"name": "chat-0", "label_selectors": ["app=chat"]}, "query"),
     ):
@@ -345,7 +345,7 @@ def test_options_that_do_not_go_together(ask: Ask, options: dict[str, Any], mess
 
 
 def test_a_selector_that_the_api_does_not_accept(ask: Ask, workloads: Workloads, record: Callable[..., None]) -> None:
-    result = ask(namespace=workloads.namespace, label_selectors=["app==("], until="result.items", wait_timeout=60)
+    result = ask(namespace=workloads.namespace, label_selectors=["app==("], until="result.samples", wait_timeout=60)
     assert result["failed"]
     assert result["hop"] == "API server"
     assert "unable to parse requirement" in result["msg"]
@@ -412,9 +412,9 @@ def test_a_metric_of_nodes(ask: Ask, chain: MetricChain, workloads: Workloads, s
     workloads.node("gpu2", gpus=4)
     chain.exporter.text = 'node_load{node="gpu1"} 3\nnode_load{node="gpu2"} 2e3\n'
     nodes = {"metric": "node_load", "resource": "nodes"}
-    result = ask(**nodes, until="length(result.items) == `2`", wait_timeout=LISTED_S)
+    result = ask(**nodes, until="length(result.samples) == `2`", wait_timeout=LISTED_S)
     assert by_name(result) == {"gpu1": 3, "gpu2": 2000}
-    assert result["result"]["items"][0]["namespace"] == ""
+    assert result["result"]["samples"][0]["namespace"] == ""
     assert by_name(ask(**nodes, name="gpu2")) == {"gpu2": 2000}
     assert ask(**nodes, name="gpu3")["result"]["hop"] == "metric"
 
@@ -422,11 +422,11 @@ def test_a_metric_of_nodes(ask: Ask, chain: MetricChain, workloads: Workloads, s
 def test_an_external_metric(ask: Ask, chain: MetricChain, workloads: Workloads, second_adapter: None) -> None:
     external_metrics(chain, workloads, 'queue_length queue="a" 7', 'queue_length queue="b" 8')
     external = {"api": "external", "metric": "queue_length", "namespace": workloads.namespace}
-    result = ask(**external, until="length(result.items) == `2`", wait_timeout=LISTED_S)
+    result = ask(**external, until="length(result.samples) == `2`", wait_timeout=LISTED_S)
     assert not result.get("failed")
-    assert {item["labels"]["queue"]: item["value"] for item in result["result"]["items"]} == {"a": 7, "b": 8}
+    assert {item["labels"]["queue"]: item["value"] for item in result["result"]["samples"]} == {"a": 7, "b": 8}
     for option in ("metric_label_selectors", "label_selectors"):
-        [item] = ask(**external, **{option: ["queue = b"]})["result"]["items"]
+        [item] = ask(**external, **{option: ["queue = b"]})["result"]["samples"]
         assert (item["value"], item["name"], item["kind"]) == (8, "", "")
     result = broken(ask, **external, metric_label_selectors=["queue=c"])
     assert result["hop"] == "metric"

@@ -38,7 +38,7 @@ def test_what_was_applied_is_proven_later(
     assert (entry["managed"], entry["verified"], entry["metric"]) == (True, True, "gpu")
     assert entry["target"] == {"api_version": "apps/v1", "kind": "Deployment", "name": "chat"}
     assert (entry["min_replicas"], entry["max_replicas"], entry["replicas"]) == (1, 4, 1)
-    assert entry["values"] == {"chat-0": 50}
+    assert entry["pod_values"] == {"chat-0": 50}
     assert entry["ready_pods"] == ["chat-0"]
     (evidence,) = entry["metrics"]
     assert (evidence["listed"], evidence["prometheus"]) == (True, {"chat-0": 50})
@@ -83,7 +83,7 @@ def test_a_target_without_a_ready_pod_is_not_waited_for(
     assert result["hop"] == "workload"
     assert f"Deployment {workloads.namespace}/chat: 0 of 0 pods are ready" in result["msg"]
     assert [entry["verified"] for entry in result["result"]["autoscalers"]] == [False, True]
-    assert result["result"]["autoscalers"][1]["values"] == {"embed-0": 50}
+    assert result["result"]["autoscalers"][1]["pod_values"] == {"embed-0": 50}
 
 
 def test_each_that_is_broken_is_named(run: Run, workloads: Workloads, chat: dict[str, Any]) -> None:

@@ -90,15 +90,15 @@ def test_verification_shows_the_gpu_percent_behind_a_decision(cluster: Cluster) 
     entries = both(cluster.run("gpu_autoscaler", autoscalers=AUTOSCALERS, wait_timeout=PROOF_S))
     for entry in entries:
         assert entry["verified"]
-        assert len(entry["values"]) == 2
-        assert set(entry["values"].values()) == {55.0}
+        assert len(entry["pod_values"]) == 2
+        assert set(entry["pod_values"].values()) == {55.0}
 
 
 def test_info_reads_the_autoscaler_that_was_asked_for(cluster: Cluster) -> None:
     cluster.settle(HIGH, 5)
     read = lambda: both(cluster.run("gpu_autoscaler_info", verify=True, wait_timeout=PROOF_S))  # noqa: E731
     by_adapter, by_keda = eventually(
-        lambda: found if {*(found := read())[1]["values"].values()} == {58.0} else None, "the values settle", PROOF_S
+        lambda: found if {*(found := read())[1]["pod_values"].values()} == {58.0} else None, "values settle", PROOF_S
     )
     for part in ("metric", "min_replicas", "max_replicas", "managed", "target", "replicas", "verified"):
         assert by_keda[part] == by_adapter[part], part

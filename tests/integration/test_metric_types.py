@@ -45,7 +45,7 @@ def proven(result: dict[str, Any]) -> dict[str, Any]:
 
 def test_an_object_is_the_average_over_the_workloads_pods(run: Run, spec: dict[str, Any]) -> None:
     result = run(verify=True, wait_timeout=PROOF_S, autoscalers=[{**spec, "metric_type": "Object"}])
-    assert proven(result)["values"] == {"chat": 40}
+    assert proven(result)["pod_values"] == {"chat": 40}
     assert ["each new pod makes the HPA request more" in warning for warning in result["warnings"]].count(True) == 1
     assert [rule["name"] for rule in result["result"]["rules"]] == ["kubegpu-gpu", f"kubegpu-{spec['namespace']}.chat"]
 
@@ -55,14 +55,14 @@ def test_an_external_metric_is_their_sum(run: Run, chain: MetricChain, spec: dic
     assert "APIService v1beta1.external.metrics.k8s.io: not found" in run(autoscalers=wanted)["msg"]
     with chain.api("external.metrics.k8s.io"):
         entry = proven(run(verify=True, wait_timeout=PROOF_S, autoscalers=wanted))
-        assert entry["values"] == {"chat": 80}
+        assert entry["pod_values"] == {"chat": 80}
 
 
 def test_a_workloads_total_is_divided_by_its_replicas(run: Run, kube: client.ApiClient, spec: dict[str, Any]) -> None:
     query = f'ingress_queue{{namespace="{spec["namespace"]}"}}'
     metric = {"name": "requests_waiting", "query": query, "per": "workload"}
     entry = proven(run(verify=True, wait_timeout=PROOF_S, autoscalers=[{**spec, "metric": metric, "target_value": 3}]))
-    assert entry["values"] == {"chat": 12}
+    assert entry["pod_values"] == {"chat": 12}
     # 12 requests at 3 a pod are 4 pods, however many there are.
     assert entry["desired_replicas"] == 4
 
@@ -72,7 +72,7 @@ def test_several_metrics_in_one_hpa(run: Run, kube: client.ApiClient, chain: Met
     requests = {"name": "requests", "query": "max by (namespace, pod) (istio_requests_total)"}
     extra = [{"metric": requests, "target_value": 50}, {"metric": "gpu_util", "target_value": 90}]
     entry = proven(run(verify=True, wait_timeout=PROOF_S, autoscalers=[{**spec, "extra_metrics": extra}]))
-    assert {metric["metric"]: metric["values"] for metric in entry["metrics"]} == {
+    assert {metric["metric"]: metric["pod_values"] for metric in entry["metrics"]} == {
         "gpu": {"chat-0": 50, "chat-1": 30},
         "requests": {"chat-0": 7, "chat-1": 7},
         "gpu_util": {"chat-0": 50, "chat-1": 30},
@@ -111,4 +111,4 @@ def test_a_target_that_only_has_a_scale_subresource_is_proven(
         workloads.ready_pod("chat-0", app="chat")
         chain.exporter.gpus(workloads.namespace, {"chat-0": 50})
         wanted = [{"namespace": workloads.namespace, "target": {"kind": "Rollout", "name": "chat"}, "max_replicas": 2}]
-        assert proven(run(verify=True, wait_timeout=PROOF_S, autoscalers=wanted))["values"] == {"chat-0": 50}
+        assert proven(run(verify=True, wait_timeout=PROOF_S, autoscalers=wanted))["pod_values"] == {"chat-0": 50}

@@ -60,8 +60,8 @@ def workloads(kube: client.ApiClient, chain: MetricChain) -> Iterator[Workloads]
 def values(plane: ControlPlane, **options: Any) -> dict[str, float]:
     """By the name of the object; an external value has none."""
     asked = {"kubeconfig": str(plane.kubeconfig), "namespace": "ml", "wait_sleep": 1, "wait_timeout": LISTED_S}
-    result = run_module("custom_metric_info", {**asked, "until": "result.items", **options})
-    return {item.get("name", ""): item["value"] for item in result["result"]["items"]}
+    result = run_module("custom_metric_info", {**asked, "until": "result.samples", **options})
+    return {item.get("name", ""): item["value"] for item in result["result"]["samples"]}
 
 
 def test_pods_and_the_exporter_s_service_have_dcgm_s_own_names(
@@ -69,7 +69,7 @@ def test_pods_and_the_exporter_s_service_have_dcgm_s_own_names(
 ) -> None:
     raw = {"metric": "DCGM_FI_DEV_GPU_UTIL"}
     # The adapter follows the pods by a watch, one after the other.
-    assert values(plane[0], **raw, until=f"length(result.items) == `{len(USED)}`") == USED
+    assert values(plane[0], **raw, until=f"length(result.samples) == `{len(USED)}`") == USED
     assert values(plane[0], **raw, resource="services", name="dcgm-exporter") == {"dcgm-exporter": 60.0}
 
 

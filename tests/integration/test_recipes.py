@@ -192,7 +192,7 @@ def test_a_recipe_is_judged_taken_over_and_left_again(
         wanted["adopt"] = True
         taken = run(verify=True, wait_timeout=PROOF_S, autoscalers=[wanted])
         (entry,) = taken["result"]["autoscalers"]
-        assert (entry["verified"], entry["values"]) == (True, recipe.pods)
+        assert (entry["verified"], entry["pod_values"]) == (True, recipe.pods)
         eventually(lambda: says() == recipe.says - MENDED, "what is gone and nothing else is mended", PROOF_S)
         assert site.replicas() == recipe.replicas
 

@@ -62,7 +62,7 @@ def test_an_existing_hpa_scales_on_a_recorded_metric_and_is_seen(
     made = run(autoscalers=[], metrics=[gauge], verify=True, wait_timeout=PROOF_S)
     assert not made.get("failed"), made
     [recorded] = made["result"]["recorded"]
-    assert (recorded["values"], recorded["verified"]) == (USED, True)
+    assert (recorded["pod_values"], recorded["verified"]) == (USED, True)
 
     hpas = client.AutoscalingV2Api(kube)
 
@@ -72,7 +72,7 @@ def test_an_existing_hpa_scales_on_a_recorded_metric_and_is_seen(
 
     eventually(decided, "the HPA scales up on 60 of 20", PROOF_S)
     [seen] = run("gpu_autoscaler_info", namespace=workloads.namespace)["result"]["autoscalers"]
-    assert (seen["name"], seen["managed"], seen["values"]) == ("theirs", False, USED)
+    assert (seen["name"], seen["managed"], seen["pod_values"]) == ("theirs", False, USED)
     report = run("gpu_doctor", namespace=workloads.namespace)["result"]
     assert [one["name"] for one in report["autoscalers"]] == ["theirs"]
 

@@ -31,7 +31,7 @@ def test_each_ready_pod_has_its_value(run: Run, chain: MetricChain, workloads: W
     chain.exporter.gpus(workloads.namespace, {"chat-0": 50, "chat-1": 30})
     result = run(verify=True, wait_timeout=PROOF_S, autoscalers=[spec])
     assert not result.get("failed")
-    assert result["result"]["autoscalers"][0]["values"] == {"chat-0": 50, "chat-1": 30}
+    assert result["result"]["autoscalers"][0]["pod_values"] == {"chat-0": 50, "chat-1": 30}
     assert result["warnings"] == []
     assert run(verify=True, wait_timeout=PROOF_S, autoscalers=[spec])["changed"] is False
 

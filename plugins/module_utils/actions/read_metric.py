@@ -234,7 +234,7 @@ def _answer(
         "api": "external" if query.is_external else "custom",
         "metric": query.metric,
         "namespace": query.namespace,
-        "items": [asdict(item) for item in items],
+        "samples": [asdict(item) for item in items],
         "listed": is_listed,
         "missing": list(missing),
         "hop": broken and broken.hop,
@@ -251,12 +251,12 @@ def _passing(err: ApiError) -> ApiError:
 
 
 def _unfulfilled(condition: Condition, result: Mapping[str, Any]) -> HopError:
-    values = [f"{item['name'] or dict(item['labels'])} {item['value']:g}" for item in result["items"]]
+    values = [f"{item['name'] or dict(item['labels'])} {item['value']:g}" for item in result["samples"]]
     return HopError(
         CONDITION,
         seen=f"every hop answers, but {condition.expression} {condition.outcome(_returned(result))}; last values: "
         f"{enumeration(values)}",
-        fix="raise wait_timeout, or correct until: its paths begin with result, as in result.items[].value, and a "
+        fix="raise wait_timeout, or correct until: its paths begin with result, as in result.samples[].value, and a "
         "path that does not exist is null",
     )
 

@@ -207,7 +207,7 @@ def _entry(metric: RecordedMetric, state: MetricState) -> dict[str, Any]:
     return {
         "namespace": metric.namespace,
         "name": metric.name,
-        "values": dict(state.values),
+        "pod_values": dict(state.values),
         "missing": sorted({*state.missing_in_api, *state.missing_in_prometheus}),
         "disagreeing": state.disagreeing,
         "verified": state.is_proven,

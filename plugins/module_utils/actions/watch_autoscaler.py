@@ -71,7 +71,7 @@ def watch_autoscaler(
     began_s = clock() - passed_s
     end_s = began_s + watch.seconds if watch.end_s is None else watch.end_s
     samples, ends = Samples(), Ends()
-    values: list[dict[str, Any]] = []
+    pod_samples: list[dict[str, Any]] = []
     metrics_api = MetricsApi(kube.get_raw)
     while True:
         hpa = _hpa(kube, watch)
@@ -81,7 +81,7 @@ def watch_autoscaler(
         pods = _pods(kube, watch, target)
         ends.add(pods, round(clock(), 2))
         if watch.pod and (seen := _values_of(metrics_api, watch, pod_targets(hpa))):
-            values.append({"time_s": round(clock(), 2), "values": seen})
+            pod_samples.append({"time_s": round(clock(), 2), "pod_values": seen})
         left_s = end_s - clock()
         if left_s <= 0 or (watch.until_job_ends and exits(_job_pods(kube, watch))):
             break
@@ -104,7 +104,7 @@ def watch_autoscaler(
             "ends": ends.as_dicts(),
             "ready_pods": [_place(pod) for pod in pods if _serves(pod)],
             "targets": pod_targets(hpa),
-            "values": values,
+            "pod_samples": pod_samples,
         }
     )
 

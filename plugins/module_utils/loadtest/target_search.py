@@ -25,7 +25,7 @@ def judge_search(run: Mapping[str, Any]) -> dict[str, Any]:
     """Proposed target values with the levels that they follow from, and `problems`.
 
     run: `levels`, as locustfile.py prints them, and `looks`, at the metrics of the pod, each with `time_s`, Unix
-         seconds, and `values` by metric; `began_s`, when the generator began, by the clock of the looks;
+         seconds, and `pod_values` by metric; `began_s`, when the generator began, by the clock of the looks;
          `confirmation`, the same three of a second run; `targets`, present target values by metric; `goals`;
          `behavior` of the HPA.
     Returns: `levels`, each with the mean of each metric; `metrics`, each with `metric`, `present`, the fields of
@@ -70,7 +70,7 @@ def _with_metrics(run: Mapping[str, Any]) -> list[dict[str, Any]]:
         seen: dict[str, list[float]] = {}
         for look in run["looks"]:
             if level["began_s"] <= look["time_s"] - run["began_s"] <= level["ended_s"]:
-                for metric, value in look["values"].items():
+                for metric, value in look["pod_values"].items():
                     seen.setdefault(metric, []).append(value)
         means = {metric: round(fmean(values), 3) for metric, values in seen.items() if len(values) >= _FEWEST_VALUES}
         found.append({**level, "metrics": means, "rejected_percent": rejected_percent(level)})

@@ -141,7 +141,7 @@ def test_a_value_for_each_pod() -> None:
         "api": "custom",
         "metric": "gpu",
         "namespace": "ml",
-        "items": [
+        "samples": [
             {"kind": "Pod", "namespace": "ml", "name": "chat-0", "value": 41.5, "timestamp": "", "labels": {}},
             {"kind": "Pod", "namespace": "ml", "name": "chat-1", "value": 20, "timestamp": "", "labels": {}},
         ],
@@ -172,7 +172,7 @@ def test_a_target_is_asked_by_the_selector_of_its_scale() -> None:
 def test_a_metric_of_the_external_api() -> None:
     transport = cluster()
     result = asked(transport, **EXTERNAL_OPTIONS, label_selectors=["name=a"], metric_label_selectors=["b=c"])
-    assert result["items"][0]["labels"] == {"name": "a"}
+    assert result["samples"][0]["labels"] == {"name": "a"}
     assert (result["api"], result["listed"], result["hop"]) == ("external", True, None)
     assert transport.requests[-1].query == {"labelSelector": "name=a,b=c"}
 
@@ -190,7 +190,7 @@ def test_ready_pods_without_a_value_are_named() -> None:
     }
     result = asked(transport, **TARGET)
     assert result["missing"] == ["chat-2", "chat-3"]
-    assert len(result["items"]) == 2
+    assert len(result["samples"]) == 2
     assert result["hop"] == "metric"
     assert result["seen"] == "metric gpu: no gpu for chat-2, chat-3"
 
@@ -354,7 +354,7 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
 def test_the_hop_that_is_broken(options: dict[str, Any], answers: dict[str, Any], hop: str, seen: str) -> None:
     transport = FakeTransport({**ANSWERS, **answers})
     result = asked(transport, **options)
-    assert result["items"] == []
+    assert result["samples"] == []
     assert result["hop"] == hop
     assert seen in result["seen"]
     assert result["seen"] == result["seen"].strip()
@@ -401,7 +401,7 @@ def test_where_to_look_for_a_metric_that_is_not_listed(options: dict[str, Any], 
 def test_what_keda_serves_counts_although_it_lists_nothing() -> None:
     transport = FakeTransport({**ANSWERS, f"GET {EXTERNAL}": listing("externalmetrics")})
     result = asked(transport, **EXTERNAL_OPTIONS)
-    assert (len(result["items"]), result["listed"], result["hop"]) == (1, False, None)
+    assert (len(result["samples"]), result["listed"], result["hop"]) == (1, False, None)
 
 
 FORBIDDEN = 'pods.custom.metrics.k8s.io "*" is forbidden: User "chris" cannot get resource "pods/gpu" in API group'
@@ -428,19 +428,19 @@ def test_what_the_question_itself_provokes_is_an_error(status: int) -> None:
 # Conditions
 
 TRUTH = {
-    "result.items": True,
-    "length(result.missing) == `0` && max(result.items[].value) < `90`": True,
-    "result.items && !(result.missing)": True,
-    "max(result.items[].value) < `30`": False,
-    "result.items[?name=='chat-1'].value | [0]": True,
+    "result.samples": True,
+    "length(result.missing) == `0` && max(result.samples[].value) < `90`": True,
+    "result.samples && !(result.missing)": True,
+    "max(result.samples[].value) < `30`": False,
+    "result.samples[?name=='chat-1'].value | [0]": True,
     "`0`": True,
     "`false`": False,
     "result.hop": False,
     "result.missing": False,
     "''": False,
     "`{}`": False,
-    "items": False,
-    "max(result.items[].name)": True,
+    "samples": False,
+    "max(result.samples[].name)": True,
     "abs(result.hop)": False,
     "changed == `false`": True,
 }
@@ -453,7 +453,8 @@ def test_a_condition_is_true_as_jmespath_has_it(expression: str, truth: bool) ->
 
 
 @pytest.mark.parametrize(
-    "expression", ["result.items[", "", "result.items[].value < 90", "nonsense(result)", "length()", "result items"]
+    "expression",
+    ["result.samples[", "", "result.samples[].value < 90", "nonsense(result)", "length()", "result samples"],
 )
 def test_what_is_no_jmespath(expression: str) -> None:
     with pytest.raises(HopError) as caught:
@@ -464,7 +465,7 @@ def test_what_is_no_jmespath(expression: str) -> None:
 
 def test_a_function_that_only_some_answers_lead_to_is_refused_when_they_do() -> None:
     with pytest.raises(HopError, match="nonsense"):
-        wait(cluster(), "result.items[?name=='chat-1'] && nonsense(@)")
+        wait(cluster(), "result.samples[?name=='chat-1'] && nonsense(@)")
 
 
 def wait(
@@ -494,9 +495,9 @@ def test_what_holds_at_once_costs_no_pause() -> None:
     def no_pause(_second: int) -> None:
         raise AssertionError("it slept")
 
-    result, broken = wait(cluster(), "result.items", meanwhile=no_pause)
+    result, broken = wait(cluster(), "result.samples", meanwhile=no_pause)
     assert broken is None
-    assert len(result["items"]) == 2
+    assert len(result["samples"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -519,9 +520,9 @@ def test_what_passes_is_waited_out(path: str, error: ApiError) -> None:
         if second == 2:
             transport.answers.update(ANSWERS)
 
-    result, broken = wait(transport, "result.items", meanwhile=recover, **TARGET)
+    result, broken = wait(transport, "result.samples", meanwhile=recover, **TARGET)
     assert broken is None
-    assert len(result["items"]) == 2
+    assert len(result["samples"]) == 2
 
 
 @pytest.mark.parametrize("status", [400, 401, 403])
@@ -532,7 +533,7 @@ def test_what_does_not_pass_ends_the_wait(status: int) -> None:
         raise AssertionError("it waited")
 
     with pytest.raises((ApiError, HopError)):
-        wait(transport, "result.items", meanwhile=no_pause)
+        wait(transport, "result.samples", meanwhile=no_pause)
 
 
 def test_a_value_that_changes_while_waiting() -> None:
@@ -541,41 +542,41 @@ def test_a_value_that_changes_while_waiting() -> None:
     def fall(_second: int) -> None:
         transport.answers[f"GET {V1}/namespaces/ml/pods/*/gpu"] = values(chat_0="10", chat_1="20")
 
-    result, broken = wait(transport, "max(result.items[].value) < `30`", meanwhile=fall)
+    result, broken = wait(transport, "max(result.samples[].value) < `30`", meanwhile=fall)
     assert broken is None
-    assert [item["value"] for item in result["items"]] == [10, 20]
+    assert [item["value"] for item in result["samples"]] == [10, 20]
 
 
 def test_when_the_time_is_over_the_last_answer_and_the_broken_hop_are_there() -> None:
     transport = FakeTransport({**ANSWERS, **NO_ADAPTER})
-    result, broken = wait(transport, "result.items")
+    result, broken = wait(transport, "result.samples")
     assert broken.hop == result["hop"] == "metrics_api"
     assert "not Available" in broken.seen
 
 
 def test_when_only_the_condition_does_not_hold_it_is_named_with_the_last_values() -> None:
-    result, broken = wait(cluster(), "max(result.items[].value) < `30`")
+    result, broken = wait(cluster(), "max(result.samples[].value) < `30`")
     assert broken.hop == "condition"
     assert broken.seen == (
-        "every hop answers, but max(result.items[].value) < `30` gives false; last values: chat-0 41.5, chat-1 20"
+        "every hop answers, but max(result.samples[].value) < `30` gives false; last values: chat-0 41.5, chat-1 20"
     )
     assert result["hop"] is None
-    assert len(result["items"]) == 2
+    assert len(result["samples"]) == 2
 
 
 def test_a_condition_that_cannot_be_evaluated_says_why() -> None:
-    _result, broken = wait(cluster(), "abs(result.items[0].name) > `1`")
+    _result, broken = wait(cluster(), "abs(result.samples[0].name) > `1`")
     assert broken.hop == "condition"
     assert "cannot be evaluated: In function abs()" in broken.seen
 
 
 def test_values_of_an_external_metric_are_told_by_their_labels() -> None:
-    _result, broken = wait(cluster(), "result.items[0].value > `10`", **EXTERNAL_OPTIONS)
+    _result, broken = wait(cluster(), "result.samples[0].value > `10`", **EXTERNAL_OPTIONS)
     assert "last values: {'name': 'a'} 7" in broken.seen
 
 
 def test_an_api_server_that_is_away_until_the_end() -> None:
     transport = FakeTransport({f"GET {CUSTOM}": refusal(0, "connection refused")})
-    result, broken = wait(transport, "result.items")
+    result, broken = wait(transport, "result.samples")
     assert broken.hop == result["hop"] == "API server"
     assert "connection refused" in broken.seen

@@ -162,7 +162,7 @@ ONCE = {pod: [value] for pod, value in PODS.items()}
 def test_a_metric_is_verified_by_the_values_of_its_recorded_series(served: Any, recorded: Any) -> None:
     entry, errors, warnings = verified(served, recorded)
     assert (entry["verified"], entry["missing"], entry["disagreeing"], errors, warnings) == (True, [], [], [], [])
-    assert entry["values"] == {"chat-0": 30.0, "chat-1": 0.0}
+    assert entry["pod_values"] == {"chat-0": 30.0, "chat-1": 0.0}
 
 
 @pytest.mark.parametrize(

@@ -244,9 +244,9 @@ def test_a_pod_s_own_values_until_the_generator_has_ended():
         seconds=60,
         pod="chat-a",
     )
-    assert seen["values"] == [
-        {"time_s": BEGAN_S + 0.5, "values": {"gpu": 0.9}},
-        {"time_s": BEGAN_S + 1, "values": {"gpu": 90}},
+    assert seen["pod_samples"] == [
+        {"time_s": BEGAN_S + 0.5, "pod_values": {"gpu": 0.9}},
+        {"time_s": BEGAN_S + 1, "pod_values": {"gpu": 90}},
     ]
     assert seen["targets"] == {"gpu": 60}
     assert seen["ready_pods"] == [{"name": "chat-a", "uid": "u-chat-a", "address": "10.244.1.7", "ports": [8000]}]

@@ -38,9 +38,9 @@ def a_search(**more: Any) -> dict[str, Any]:
             }
         )
         # Also while it settles, when the metric is still that of the level before.
-        looks += [{"time_s": BEGAN_S + began_s - 5, "values": {"llm_in_flight": 0}}]
+        looks += [{"time_s": BEGAN_S + began_s - 5, "pod_values": {"llm_in_flight": 0}}]
         looks += [
-            {"time_s": BEGAN_S + began_s + at / 2, "values": {"llm_in_flight": in_flight + (-1) ** at / 10}}
+            {"time_s": BEGAN_S + began_s + at / 2, "pod_values": {"llm_in_flight": in_flight + (-1) ** at / 10}}
             for at in range(40)
         ]
     return {

@@ -40,7 +40,7 @@ def test_noise_and_a_metric_that_says_too_little_are_named() -> None:
     assert "noise decides" in str(judge_search(a_search(goals={"p95_ms": 2300}))["metrics"][0]["notes"])
     flat = a_search()
     for look in flat["looks"]:
-        look["values"]["gpu"] = 99 if look["time_s"] >= BEGAN_S + 100 else 20 * (look["time_s"] - BEGAN_S) / 30
+        look["pod_values"]["gpu"] = 99 if look["time_s"] >= BEGAN_S + 100 else 20 * (look["time_s"] - BEGAN_S) / 30
     flat["targets"]["gpu"] = 60
     rows = judge_search(flat)["metrics"]
     assert [(row["metric"], row["value"]) for row in rows] == [("llm_in_flight", 12), ("gpu", 90)]
@@ -57,7 +57,7 @@ def test_noise_and_a_metric_that_says_too_little_are_named() -> None:
         pytest.param({"goals": {"ttft_p95_ms": 10}}, "one user has a ttft_p95_ms above 10 already", id="one user"),
         pytest.param({"looks": []}, "at 1 users the pod had no value of llm_in_flight", id="no metric"),
         pytest.param(
-            {"looks": [{**look, "values": {"llm_in_flight": 0}} for look in a_search()["looks"]]},
+            {"looks": [{**look, "pod_values": {"llm_in_flight": 0}} for look in a_search()["looks"]]},
             "llm_in_flight: it stayed at zero",
             id="another metric",
         ),
@@ -86,7 +86,7 @@ def test_a_metric_without_a_target_is_no_problem_beside_one_that_has_one() -> No
     """The queue of vLLM, of `llm`: nothing waits at 16 users, which the goal is held by, and requests do at 20."""
     run = a_search()
     for look in run["looks"]:
-        look["values"]["llm_requests_waiting"] = 0 if look["time_s"] < BEGAN_S + 210 else 12
+        look["pod_values"]["llm_requests_waiting"] = 0 if look["time_s"] < BEGAN_S + 210 else 12
     queue = {"llm_requests_waiting": 5}
     late = "it is still zero at 16 users, the most that hold the goal, so it scales too late to hold it"
     verdict = judge_search(run | {"targets": queue | run["targets"]})

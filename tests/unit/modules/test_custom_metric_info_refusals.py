@@ -53,4 +53,4 @@ def test_without_jmespath_only_until_is_missed(monkeypatch: pytest.MonkeyPatch) 
     subprocess.run([sys.executable, "-c", WITHOUT_JMESPATH], check=True)
     monkeypatch.setitem(sys.modules, "jmespath", None)
     with pytest.raises(HopError, match=r"Failed to import the required Python library \(jmespath\)"):
-        condition("result.items")
+        condition("result.samples")

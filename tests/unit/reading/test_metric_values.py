@@ -115,7 +115,7 @@ def test_each_thing_is_read_once_however_many_autoscalers_there_are() -> None:
     assert all(state.is_proven for state in seen)
     assert [dict(state.metrics[0].values) for state in seen[:2]] == [{f"{name}-0": 41.5 for name in NAMES}] * 2
     described = seen[3].describe()
-    assert described["values"] == {"service-3-0": 41.5}
+    assert described["pod_values"] == {"service-3-0": 41.5}
     assert (described["replicas"], described["desired_replicas"]) == (1, 2)
 
 

@@ -186,7 +186,7 @@ class AutoscalerState:
             "replicas": self.replicas or 0,
             "desired_replicas": status.get("desiredReplicas"),
             "ready_pods": sorted(pod["metadata"]["name"] for pod in self.ready_pods),
-            "values": metrics[0]["values"] if metrics else {},
+            "pod_values": metrics[0]["pod_values"] if metrics else {},
             "metrics": metrics,
             **({"revisions": self.revisions} if self.revisions else {}),
             **({"demand": self.demand.describe()} if self.demand else {}),

@@ -124,7 +124,7 @@ class MetricState:
             "type": self.type,
             "target_value": self.target_value,
             "listed": bool(self.listed),
-            "values": {name: self.values[name] for name in sorted(self.expected_objects & set(self.values))},
+            "pod_values": {name: self.values[name] for name in sorted(self.expected_objects & set(self.values))},
             "prometheus": {name: round(self.recorded[name][-1], 3) for name in seen},
             "age_s": self.oldest_sample_s,
         }
