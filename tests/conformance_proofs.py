@@ -42,20 +42,27 @@ def metrics(**more: Any) -> Change:
     return lambda proof: proof["chain"]["metrics"].update(more)
 
 
+def add_node(proof: dict[str, Any]) -> None:
+    """Another proven one, of which Prometheus has nothing."""
+    proof["gpu_nodes"].append("gpu2")
+    proof["nodes"].append({**proof["nodes"][0], "node": "gpu2"})
+
+
 TAKEN_AWAY: dict[str, list[tuple[Change, str]]] = {
     "secure_accelerator_access": [
         (node(unrequested="visible"), "failure"),
         (node(unrequested=""), "skipped"),
-        (node(status="failed"), "failure"),
+        (node(status="failed"), "skipped"),
         (node(status="kept"), "skipped"),
         (node(status="waiting"), "skipped"),
         (node(pods=1), "skipped"),  # GPUs of an earlier run count in `gpus`
         (node(is_shared=True), "skipped"),
         (lambda proof: proof["nodes"].clear(), "skipped"),
-        (lambda proof: proof["nodes"].append({**NODE, "status": "waiting", "unrequested": ""}), "skipped"),
+        (lambda proof: proof["nodes"][0].update(node="gpu2"), "skipped"),
+        (lambda proof: proof["gpu_nodes"].append("gpu2"), "skipped"),
     ],
     "pod_autoscaling": [
-        (chain(status="failed"), "failure"),
+        (chain(status="failed"), "skipped"),
         (chain(status="waiting"), "skipped"),
         (chain(status="kept"), "skipped"),
         (chain(decision={**DECISION, "down_s": None}), "failure"),
@@ -65,13 +72,15 @@ TAKEN_AWAY: dict[str, list[tuple[Change, str]]] = {
     ],
     "accelerator_metrics": [
         (chain(metrics={}), "skipped"),
+        (chain(metrics={"unread": "503"}), "skipped"),
+        (lambda proof: proof["gpu_nodes"].append("gpu2"), "skipped"),
         (metrics(series={}), "skipped"),
         (metrics(series={name: {"gpu1": 7} for name in SERIES}), "failure"),
         (metrics(series={name: {"gpu2": 8} for name in SERIES}), "failure"),
         (node(of=9), "failure"),
         (node(is_shared=True), "skipped"),
         (node(status="waiting"), "skipped"),
-        (lambda proof: proof["nodes"].append({**proof["nodes"][0], "node": "gpu2"}), "failure"),
+        (add_node, "failure"),
         *(
             (metrics(series={kept: gpus for kept, gpus in SERIES.items() if kept != name}), "failure")
             for name in ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED")
@@ -79,6 +88,7 @@ TAKEN_AWAY: dict[str, list[tuple[Change, str]]] = {
     ],
     "ai_service_metrics": [
         (chain(metrics={}), "skipped"),
+        (chain(metrics={"unread": "503"}), "skipped"),
         (metrics(served=0.0), "failure"),
         (metrics(served=0.0, unscraped="no PodMonitor is served"), "skipped"),
     ],

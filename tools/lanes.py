@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LOGS = Path("build/test")
-# Targets in their order: those that wait longest first, so that the lanes end at about the same time. What is in one row
-# is run by one lane: the servers of a lab use half a core for as long as they exist, also while their lane waits for
+# Targets in their order: those that wait longest first, so that the lanes end at about the same time. One lane runs
+# what is in one row: the servers of a lab use half a core for as long as they exist, also while their lane waits for
 # its turn, so there is one lab at a time. A fourth lane made all of it slower.
 STEPS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("molecule", "SCENARIO=default"), ("molecule", "SCENARIO=nodes")),

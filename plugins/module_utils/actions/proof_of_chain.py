@@ -13,7 +13,7 @@ from ..autoscaling.manifests import RuleOptions
 from ..autoscaling.reaction_budget import ReactionBudget
 from ..autoscaling.spec import Autoscaler, read_specs
 from ..chain.state.autoscaler import AutoscalerState
-from ..cluster.errors import ApiError
+from ..cluster.errors import ApiError, QueryError
 from ..cluster.kube import DEPLOYMENTS, HPAS, PODS, KubeClient
 from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError
@@ -93,9 +93,16 @@ class ChainProof:
         self._wait_for_rest(autoscaler)
         self._step(autoscaler, self._ready_pod(), budget)
         if needs_metrics:
+            self._metrics = self._read_metrics(gpu_nodes, unscraped)
+
+    def _read_metrics(self, gpu_nodes: Collection[str], unscraped: str) -> dict[str, Any]:
+        """Evidence, so that it cannot be read is no failure of the chain."""
+        try:
             served = 0.0 if unscraped else served_requests(self._prometheus, self._options)
-            series = gpu_series(self._prometheus, gpu_nodes)
-            self._metrics = {"series": series, "served": served, "unscraped": unscraped}
+            series = gpu_series(self._prometheus, gpu_nodes, self._rules.selectors)
+        except (HopError, ApiError, QueryError) as err:
+            return {"unread": f"Prometheus did not answer: {err}"}
+        return {"series": series, "served": served, "unscraped": unscraped}
 
     @contextmanager
     def _timed(self, hop: str) -> Iterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from ..autoscaling.inputs import Selectors, with_selectors
 from ..autoscaling.manifests import RuleOptions
 from ..chain.rule_queries import NODE_LABELS
 from ..cluster.errors import ApiError
@@ -15,7 +16,7 @@ from .wait import Deadline, wait_until
 
 # prometheus-operator and its reloader need this long for a new PodMonitor, if they see it at once.
 SCRAPED_S = 90.0
-_ROWS = '{__name__=~"(DCGM_FI|dcgm)_.+",UUID!=""}'
+_ROWS = '{__name__=~"(DCGM_FI|dcgm)_.+",UUID!="",<exporter>}'
 _SERVED = 'sum(sample_requests_total{{namespace="{namespace}",outcome="served"}})'
 
 
@@ -28,14 +29,16 @@ def scrape_service(kube: KubeClient, options: manifests.Options, rules: RuleOpti
     return ""
 
 
-def gpu_series(prometheus: PrometheusClient, nodes: Collection[str]) -> dict[str, dict[str, int]]:
+def gpu_series(prometheus: PrometheusClient, nodes: Collection[str], selectors: Selectors) -> dict[str, dict[str, int]]:
     """Names of the series of GPUs, each with the number of GPUs that have it by node. Other nodes are left out."""
     labels = ", ".join(NODE_LABELS)
+    rows = with_selectors(_ROWS, selectors)
     series: dict[str, dict[str, int]] = {}
-    for found in prometheus.query(f"count by (__name__, {labels}) (count by (__name__, UUID, {labels}) ({_ROWS}))"):
+    for found in prometheus.query(f"count by (__name__, {labels}) (count by (__name__, UUID, {labels}) ({rows}))"):
         node = next(filter(None, map(found.labels.get, NODE_LABELS)), "")
         if node in nodes:
-            series.setdefault(found.labels["__name__"], {})[node] = int(found.values[-1])
+            gpus = series.setdefault(found.labels["__name__"], {})
+            gpus[node] = max(int(found.values[-1]), gpus.get(node, 0))
     return series
 
 

@@ -1,5 +1,5 @@
 # GNU General Public License v3.0+ (see LICENSE). Private to this collection: may change at any time.
-"""Whether a cloud adds nodes on demand."""
+"""Whether nodes are, or may be, added on demand."""
 
 from __future__ import annotations
 
@@ -16,3 +16,13 @@ def nodes_are_added(nodes: Iterable[Mapping[str, Any]]) -> bool:
         "kubernetes.azure.com/agentpool",
     )
     return any(label.startswith(marks) for node in nodes for label in node["metadata"].get("labels") or {})
+
+
+def provided_nodes(nodes: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Names of nodes that a provider has made: each cluster autoscaler and Karpenter find theirs by this field.
+
+    Distributions for own servers fill it in as well.
+    """
+    own = ("k3s://", "rke2://", "k0s://", "kind://", "minikube://")
+    found = {node["metadata"]["name"]: (node.get("spec") or {}).get("providerID") or "" for node in nodes}
+    return sorted(name for name, provider in found.items() if provider and not provider.startswith(own))

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import HopError, enumeration
+from ..errors import HopError, counted, enumeration
 from ..hops import Hop
 from .nodes import ProofNode
 from .record import NAME, NAMESPACE, VISIBLE, Entry
@@ -72,6 +72,35 @@ def together(runs: Sequence[CudaRun]) -> CudaRun:
         next((run.error for run in runs if run.error), shared),
         sorted({device for run in runs for device in run.devices}),
         max((run.seconds for run in runs), default=0.0),
+    )
+
+
+def surplus_gpus(node: ProofNode, pods: Iterable[tuple[int, CudaRun]]) -> HopError | None:
+    """The error if a pod sees more devices than it requested; None otherwise. pods: each with what it requested."""
+    for wanted, run in pods:
+        if len(run.gpus) > wanted:
+            return HopError(
+                Hop.NODE,
+                seen=f"node {node.name}: a pod that requested {counted(wanted, 'GPU')} sees {len(run.gpus)}",
+                cause="its container gets GPUs that other pods may have requested: the device plugin passes them as an "
+                "environment variable that the image or a webhook overwrites, or the pod runs privileged",
+                fix=f"on {node.name}: compare NVIDIA_VISIBLE_DEVICES of a container with its limit; "
+                "docs/isolation.md has the settings of the device plugin and the container toolkit",
+                result={"unrequested": VISIBLE},
+            )
+    return None
+
+
+def offered_twice(node: ProofNode) -> HopError | None:
+    """The error if pods can request and claim the same GPUs; None otherwise."""
+    if not node.is_offered_twice:
+        return None
+    return HopError(
+        Hop.DEVICE_PLUGIN,
+        seen=f"node {node.name} offers {node.allocatable} GPUs, and {node.claimable} can be claimed",
+        cause="its device plugin and its DRA driver both offer its GPUs, so two pods can get the same GPU",
+        fix="keep one of them on each node: disable gpus in the DRA driver's values, or remove the device plugin from "
+        "the node",
     )
 
 

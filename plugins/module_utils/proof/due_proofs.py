@@ -98,7 +98,7 @@ def _reason(node: ProofNode, entry: Entry | None, denies: bool) -> str:
 
 def may_count(node: ProofNode, entry: Entry) -> bool:
     """Whether an earlier proof has not been refuted: at most values that its server reports are unknown in this run."""
-    if entry.error or node.is_claimed:
+    if entry.error or node.claimable:
         return False
     unread = GpuServer(node.name).reported.keys() - node.versions.keys() if node.server is None else ()
     known = {name: value for name, value in entry.versions.items() if name not in unread}
@@ -112,6 +112,8 @@ def _obstacle(node: ProofNode) -> str:
         return "the node is not ready"
     if node.is_claimed:
         return CLAIMED
+    if node.is_offered_twice:
+        return "its GPUs are offered twice, by a device plugin and a DRA driver"
     if not node.allocatable:
         return "it offers no GPU"
     return "" if node.free else in_use(node, 0)

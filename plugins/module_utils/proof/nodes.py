@@ -108,6 +108,11 @@ class ProofNode:
         return bool(self.claimable) and not self.allocatable
 
     @property
+    def is_offered_twice(self) -> bool:
+        """Whether pods can also request its GPUs. Then a pod of the proof may get one that a claim holds."""
+        return bool(self.claimable and self.allocatable)
+
+    @property
     def asked(self) -> int:
         """Devices that the CUDA pod requests: all free GPUs, or one device if they are shared or MIG instances."""
         return min(self.free, 1) if self.is_shared else self.free

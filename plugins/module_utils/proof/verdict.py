@@ -11,11 +11,22 @@ from typing import Any
 from ..chain.waiting_pods import Awaited, report
 from ..errors import HopError, enumeration
 from ..hops import Hop
+from ..kube.capacity import gpus_per_pod
 from ..kube.labels import NAME_LABEL
 from ..kube.objects import Manifest, condition, statuses
 from ..kube.pods import has_ended
 from . import manifests
-from .cuda import CudaRun, cuda_errors, missing_gpus, read, together, unfinished_fabric, unrequested_gpus
+from .cuda import (
+    CudaRun,
+    cuda_errors,
+    missing_gpus,
+    offered_twice,
+    read,
+    surplus_gpus,
+    together,
+    unfinished_fabric,
+    unrequested_gpus,
+)
 from .due_proofs import Due, ProofPlan, in_use, may_count
 from .nodes import ProofNode
 from .record import DENIED, VISIBLE, Entry, Record
@@ -98,7 +109,10 @@ class Ended:
 def server_errors(nodes: Iterable[ProofNode], record: Record) -> dict[str, HopError]:
     """Errors that are visible without a CUDA program, by node."""
     found = {
-        node.name: unfinished_fabric(node) or missing_gpus(node, record.machines.get(node.machine)) for node in nodes
+        node.name: unfinished_fabric(node)
+        or offered_twice(node)
+        or missing_gpus(node, record.machines.get(node.machine))
+        for node in nodes
     }
     return {name: error for name, error in found.items() if error}
 
@@ -129,9 +143,13 @@ def _cuda_verdict(
 ) -> Verdict:
     node, before = due.node, basis.entry_of(due.node)
     done = [pod for pod in pods if pod is not None and has_ended(pod) and not _is_displaced(pod)]
-    run = together([read(_message(pod)) for pod in done])
-    if len(done) == len(pods) or run.failures:
-        errors = cuda_errors(node, run)
+    runs = [read(_message(pod)) for pod in done]
+    run = together(runs)
+    asked = [gpus_per_pod(pod["spec"]).get(node.resource, 0) for pod in done]
+    surplus = surplus_gpus(node, zip(asked, runs, strict=True))
+    if len(done) == len(pods) or run.failures or surplus:
+        errors = cuda_errors(node, run) or ([surplus] if surplus else [])
+        unrequested = VISIBLE if surplus else unrequested
         reason = next(iter(errors), broken)
         failed = reason and _failed(node, reason, before, ended.at, unrequested, errors)
         return failed or _proven(due, run, before, ended, unrequested)
@@ -231,7 +249,7 @@ def missing_evidence(
 
 
 def takes_workload(node: ProofNode) -> bool:
-    return node.is_ready and not node.is_cordoned and not node.is_shared and node.free > 0
+    return node.is_ready and not (node.is_cordoned or node.is_shared or node.claimable) and node.free > 0
 
 
 def _unrequested(node: ProofNode, pods: Sequence[Manifest | None]) -> tuple[str, HopError | None]:

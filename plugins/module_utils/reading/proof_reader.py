@@ -19,7 +19,7 @@ from ..cluster.kube import (
 )
 from ..kube.label_selectors import labels_match
 from ..kube.labels import NAME_LABEL
-from ..kube.node_pools import nodes_are_added
+from ..kube.node_pools import nodes_are_added, provided_nodes
 from ..kube.objects import Manifest, labels_of
 from ..kube.resource_claims import devices_of, whole_gpus
 from ..proof import basis
@@ -40,7 +40,7 @@ class Seen:
     record:   earlier proofs.
     machines: all nodes by machine ID.
     gpu_nodes: names of all nodes with GPUs, also of those that are not to be proven.
-    adds_nodes: whether nodes are added on demand.
+    adds_nodes: whether nodes are, or may be, added on demand.
     """
 
     nodes: Sequence[ProofNode]
@@ -81,7 +81,7 @@ class ProofReader(Reader):
             self.record,
             frozenset((node.get("status") or {}).get("nodeInfo", {}).get("machineID", "") for node in listed),
             [node.name for node in found],
-            nodes_are_added(listed),
+            nodes_are_added(listed) or bool(provided_nodes(listed)),
         )
 
     @cached_property

@@ -54,12 +54,13 @@ def _wrong(seen: str) -> Finding:
 def _isolation(proof: Proof) -> Finding:
     nodes = proof["nodes"]
     if visible := [row["node"] for row in nodes if row["unrequested"] == "visible"]:
-        return _wrong(f"A pod without a GPU request saw GPUs on {enumeration(visible)}.")
+        return _wrong(f"A pod saw GPUs that it had not requested on {enumeration(visible)}.")
     if failed := [row for row in nodes if row["status"] == "failed"]:
-        return _wrong(f"Node {failed[0]['node']}: {failed[0]['reason']}")
-    if not nodes:
+        return _unknown(f"node {failed[0]['node']}: {failed[0]['reason']}")
+    if not proof["gpu_nodes"]:
         return _unknown("no node offers a GPU")
-    open_nodes = [row["node"] for row in nodes if row["status"] != "proven" or row["unrequested"] != "denied"]
+    proven = {row["node"] for row in nodes if row["status"] == "proven" and row["unrequested"] == "denied"}
+    open_nodes = sorted({*proof["gpu_nodes"]} - proven)
     if open_nodes:
         return _unknown(f"{enumeration(open_nodes)} could not be tried")
     several = [row for row in nodes if row["pods"] > 1 and not row["is_shared"]]
@@ -74,8 +75,6 @@ def _isolation(proof: Proof) -> Finding:
 
 def _pods(proof: Proof) -> Finding:
     chain = proof["chain"]
-    if chain["status"] == "failed":
-        return _wrong(chain["reason"])
     if chain["status"] != "proven":
         return _unknown(chain["reason"] or "no workload was scaled")
     decision = chain["decision"]
@@ -101,7 +100,11 @@ def _gpu_metrics(proof: Proof) -> Finding:
     metrics = proof["chain"].get("metrics")
     if not metrics:
         return _unknown("the workload was not scaled, so Prometheus was not queried")
+    if "unread" in metrics:
+        return _unknown(metrics["unread"])
     proven = [row for row in proof["nodes"] if row["status"] == "proven"]
+    if others := sorted({*proof["gpu_nodes"]} - {row["node"] for row in proven}):
+        return _unknown(f"{enumeration(others)} was not proven")
     offered = {row["node"]: row["of"] for row in proven}
     if shared := [row["node"] for row in proven if row["is_shared"]]:
         return _unknown(f"the number of GPUs of {enumeration(shared)} is unknown, because they are shared or split")
@@ -122,8 +125,8 @@ def _service_metrics(proof: Proof) -> Finding:
     metrics = proof["chain"].get("metrics")
     if not metrics:
         return _unknown("the workload was not scaled, so nothing was scraped")
-    if metrics["unscraped"]:
-        return _unknown(metrics["unscraped"])
+    if why := metrics.get("unread") or metrics["unscraped"]:
+        return _unknown(why)
     if not metrics["served"]:
         return _wrong("A PodMonitor was created for a service, and Prometheus had no value of its counter.")
     return _shown(
@@ -133,7 +136,7 @@ def _service_metrics(proof: Proof) -> Finding:
 
 def _nodes_added(proof: Proof) -> Finding:
     if proof["adds_nodes"]:
-        return _unknown("labels of nodes show Karpenter or a node group of a cloud, and adding nodes was not tried")
+        return _unknown("labels or provider IDs of nodes show that nodes may be added, and that was not tried")
     if not proof["gpu_nodes"]:
         return _unknown("no node offers a GPU")
     if others := sorted(set(proof["gpu_nodes"]) - set(proof["servers"])):
@@ -141,7 +144,8 @@ def _nodes_added(proof: Proof) -> Finding:
     return Finding(
         NOT_APPLICABLE,
         "All GPU nodes of the cluster are servers of an inventory. No node has a label of Karpenter or of a cloud's "
-        "node group, and kubegpu.autoscale installs no cluster autoscaler and no equivalent mechanism.",
+        "node group or the ID of a provider, and kubegpu.autoscale installs no cluster autoscaler and no equivalent "
+        "mechanism.",
     )
 
 
@@ -173,6 +177,7 @@ REQUIREMENTS: Sequence[tuple[str, str, str, Callable[[Proof], Finding]]] = (
 )
 # What only the vendor knows.
 _METADATA = (
+    "kubernetesVersion",
     "platformName",
     "platformVersion",
     "vendorName",
@@ -231,8 +236,7 @@ def _form() -> dict[str, Any]:
     for section, name, level, _judge in REQUIREMENTS:
         entry = {"id": name, "level": level, "status": "", "evidence": [], "notes": ""}
         sections.setdefault(section, []).append(entry)
-    metadata = {"kubernetesVersion": "v1.37", **{name: f"[{name}]" for name in _METADATA}}
-    return {"metadata": metadata, "spec": sections}
+    return {"metadata": {name: f"[{name}]" for name in _METADATA}, "spec": sections}
 
 
 def _product(found: Mapping[str, Finding], form: Mapping[str, Any], at: str) -> dict[str, Any]:

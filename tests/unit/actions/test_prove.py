@@ -337,6 +337,7 @@ def test_the_pods_of_a_node_get_different_gpus() -> None:
 
     assert statuses(outcome) == {"gpu1": "failed"}
     assert "two pods got the same GPU" in outcome.errors[0].seen
+    assert outcome.result["nodes"][0]["unrequested"] == "visible"
 
 
 IDLE_OPTIONS = replace(OPTIONS, runtime_class="nvidia")
@@ -590,6 +591,30 @@ def test_gpus_that_pods_have_to_claim_are_not_proven_and_no_failure(
     assert bool(outcome.errors) == (others == ["busy"])
 
 
+def test_gpus_that_are_offered_twice_are_not_used_and_fail() -> None:
+    """A pod of the proof might compute on a GPU that a claim holds."""
+    cluster = Cluster(twice=2, free=2)
+    found, devices = claimed("twice", by_device_plugin=2)
+    cluster.answers["GET /api/v1/nodes"]["items"][0] = found
+    cluster.answers["GET /apis/resource.k8s.io/v1/resourceslices"] = {"items": [devices]}
+    outcome = Proof(cluster, chain=True).prove()
+    assert statuses(outcome) == {"twice": "failed", "free": "proven"}
+    assert "node twice offers 2 GPUs, and 2 can be claimed" in str(outcome.errors)
+    pods = [str(asked.body) for asked in cluster.requests if asked.method == "POST" and asked.path.endswith("/pods")]
+    assert any("free" in pod for pod in pods)
+    assert not any("twice" in pod for pod in pods)
+
+
+@pytest.mark.parametrize("seen", range(5))
+def test_a_pod_that_sees_other_gpus_than_it_requested_proves_nothing(seen: int) -> None:
+    cluster = Cluster(gpu1=1)
+    cluster.is_fair = False
+    cluster.leaves["gpu1"] = result(seen)
+    [row] = Proof(cluster).prove().result["nodes"]
+    assert (row["status"], row["gpus"]) == (("proven", 1) if seen == 1 else ("failed", 0))
+    assert (row["unrequested"] == "visible") == (seen > 1)
+
+
 @pytest.mark.parametrize("obstacle", [lose_pod, lose_pod_to_another])
 def test_gpus_that_were_seen_are_recorded_also_if_the_cuda_pod_did_not_end(obstacle: Any) -> None:
     cluster = Cluster(gpu1=2, gpu2=1)
@@ -603,14 +628,25 @@ def test_gpus_that_were_seen_are_recorded_also_if_the_cuda_pod_did_not_end(obsta
 
 
 @pytest.mark.parametrize("left_out", [{"nodes": ["gpu1"]}, {"selector": {"pool": "a"}}], ids=str)
-@pytest.mark.parametrize("label", ["eks.amazonaws.com/nodegroup", ""])
-def test_gpu_nodes_that_are_not_to_be_proven_are_reported(left_out: dict[str, Any], label: str) -> None:
+@pytest.mark.parametrize(
+    ("label", "provider", "is_cloud"),
+    [
+        ("eks.amazonaws.com/nodegroup", "", True),
+        *(("", f"{scheme}://1", True) for scheme in ("aws", "gce", "azure", "hcloud", "openstack", "digitalocean")),
+        *(("", f"{scheme}://gpu2", False) for scheme in ("k3s", "rke2", "k0s", "kind", "minikube")),
+        ("", "", False),
+    ],
+)
+def test_gpu_nodes_that_are_not_to_be_proven_are_reported(
+    left_out: dict[str, Any], label: str, provider: str, is_cloud: bool
+) -> None:
     """The playbook conformance reads them: a cluster may add nodes although none is selected."""
     cluster = Cluster(gpu1=2, gpu2=2)
     first, second = cluster.answers["GET /api/v1/nodes"]["items"]
     first["metadata"]["labels"] = {"pool": "a"}
     second["metadata"]["labels"] = {label: "b"} if label else {}
+    second["spec"] = {"providerID": provider} if provider else {}
     result = Proof(cluster, **left_out).prove().result
     assert [row["node"] for row in result["nodes"]] == ["gpu1"]
     assert result["gpu_nodes"] == ["gpu1", "gpu2"]
-    assert result["adds_nodes"] == bool(label)
+    assert result["adds_nodes"] == is_cloud
