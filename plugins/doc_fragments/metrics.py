@@ -10,6 +10,8 @@ options:
       - Metrics of pods that are recorded without an autoscaler, for existing HorizontalPodAutoscalers.
         prometheus-adapter serves each of them as a metric of type Pods.
       - The list has all metrics of the inventory. Its other metrics are deleted. Without the option they stay.
+      - All runs without an inventory have the ID V(default). With this ID the list adds or changes its metrics, and no
+        other metric is deleted.
       - A metric that an HPA of its namespace reads is not deleted. A warning names it.
     type: list
     elements: dict

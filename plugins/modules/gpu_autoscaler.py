@@ -27,7 +27,7 @@ options:
       - V(present) creates or changes the autoscalers.
       - V(absent) deletes autoscalers that this module created, and recording rules that no autoscaler uses anymore. It
         only needs O(autoscalers[].name) and O(autoscalers[].namespace). If O(metrics) is set, to any list, it deletes
-        all metrics of the inventory.
+        all metrics of the inventory. With O(inventory_id=default) it deletes those of the list and no other.
     type: str
     choices: [present, absent]
     default: present
@@ -361,10 +361,11 @@ def main() -> None:
     params = module.params
     with module.boundary():
         if params["state"] == "absent":
+            metrics = read_metrics(params["metrics"] or [])
             kube = module.kube_client()
             outcome = module.outcome = remove(kube, params["autoscalers"], module.rule_options())
             if params["metrics"] is not None:
-                record_metrics(kube, (), module.rule_options(), outcome)
+                record_metrics(kube, metrics, module.rule_options(), outcome, is_removal=True)
             return
         autoscalers = read_specs(params["autoscalers"], params["metrics_backend"])
         metrics = read_metrics(params["metrics"] or [], autoscalers)

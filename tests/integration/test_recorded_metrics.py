@@ -59,7 +59,7 @@ def test_an_existing_hpa_scales_on_a_recorded_metric_and_is_seen(
     hpa(kube, workloads)
     Timer(SCRAPED_AFTER_S, setattr, (chain.exporter, "text", chain.exporter.text)).start()
     chain.exporter.text = ""
-    made = run(autoscalers=[], metrics=[gauge], verify=True, wait_timeout=PROOF_S)
+    made = run(autoscalers=[], metrics=[gauge], inventory_id="one", verify=True, wait_timeout=PROOF_S)
     assert not made.get("failed"), made
     [recorded] = made["result"]["recorded"]
     assert (recorded["pod_values"], recorded["verified"]) == (USED, True)
@@ -76,11 +76,11 @@ def test_an_existing_hpa_scales_on_a_recorded_metric_and_is_seen(
     report = run("gpu_doctor", namespace=workloads.namespace)["result"]
     assert [one["name"] for one in report["autoscalers"]] == ["theirs"]
 
-    kept = run(autoscalers=[], metrics=[])
+    kept = run(autoscalers=[], metrics=[], inventory_id="one")
     assert (kept["changed"], len(rules(kube)), len(monitors())) == (False, 1, 1)
     assert "an HPA reads the metric: " in str(kept["warnings"])
     hpas.delete_namespaced_horizontal_pod_autoscaler("theirs", workloads.namespace)
-    run(autoscalers=[], metrics=[])
+    run(autoscalers=[], metrics=[], inventory_id="one")
     assert (rules(kube), monitors()) == ([], [])
 
 

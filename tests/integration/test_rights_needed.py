@@ -183,8 +183,8 @@ def work(
             metric = {"namespace": namespace, "name": "depth", "query": queue["query"]}
             for port in ("metrics", "http"):  # the PodMonitor of the first one is deleted
                 scraped = {**metric, "scrape": {"port": port}}
-                applies.run("gpu_autoscaler", verify=False, autoscalers=[], metrics=[scraped])
-            applies.run("gpu_autoscaler", state="absent", autoscalers=[], metrics=[])
+                applies.run("gpu_autoscaler", verify=False, autoscalers=[], metrics=[scraped], inventory_id="one")
+            applies.run("gpu_autoscaler", state="absent", autoscalers=[], metrics=[], inventory_id="one")
         with workloads.kind("ScaledObject", "keda.sh/v1alpha1"), published(kube):
             keda = {**wanted[0], "backend": "keda"}
             for backend in ("keda", "adapter", "keda"):

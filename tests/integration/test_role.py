@@ -196,24 +196,27 @@ def test_a_metric_without_an_autoscaler_goes_with_its_entry(
     assert proof.partition("\n")[2].startswith("ok: [localhost]")
     assert changed(play(tmp_path, kubeconfig, gpu_autoscaling_metrics=metrics)) == 0
     assert len(rules(plane[1])) == 1
-    assert changed(play(tmp_path, kubeconfig, gpu_autoscaling_state="absent")) == 1
+    assert changed(play(tmp_path, kubeconfig, gpu_autoscaling_metrics=metrics, gpu_autoscaling_state="absent")) == 1
     assert rules(plane[1]) == []
 
 
 def test_without_an_inventory_another_run_keeps_recorded_metrics(
     tmp_path: Path, plane: tuple[ControlPlane, client.ApiClient], workloads: Workloads
 ) -> None:
-    """All runs without an inventory have one ID. A list that was given, and that of an inventory, is complete."""
+    """All runs without an inventory have one ID. The list of an inventory is complete."""
     kubeconfig = plane[0].kubeconfig
-    queue, users = ({"namespace": workloads.namespace, "name": name} for name in ("queue_depth", "users"))
-    for inventory, left in (({}, 1), ({"kubegpu_inventory_id": "prod"}, 0)):
-        play(tmp_path, kubeconfig, gpu_autoscaling_metrics=[queue], **inventory)
-        play(tmp_path, kubeconfig, **inventory)
-        assert len(rules(plane[1])) == left
-        play(tmp_path, kubeconfig, gpu_autoscaling_metrics=[users], **inventory)
-        assert [rule["metadata"]["name"] for rule in rules(plane[1])] == [f"kubegpu.{workloads.namespace}.users"]
-        play(tmp_path, kubeconfig, gpu_autoscaling_state="absent", **inventory)
-        assert rules(plane[1]) == []
+    queue, users = ({"namespace": workloads.namespace, "name": name} for name in ("queue", "users"))
+
+    def left(metrics: list[dict[str, str]], **options: str) -> list[str]:
+        play(tmp_path, kubeconfig, gpu_autoscaling_metrics=metrics, **options)
+        return sorted(rule["metadata"]["name"].rpartition(".")[2] for rule in rules(plane[1]))
+
+    team = [left([queue]), left([]), left([users]), left([], gpu_autoscaling_state="absent")]
+    assert team == [["queue"], ["queue"], ["queue", "users"], ["queue", "users"]]
+    assert left([users], gpu_autoscaling_state="absent") == ["queue"]
+    assert left([queue], gpu_autoscaling_state="absent") == []
+    prod = {"kubegpu_inventory_id": "prod"}
+    assert [left([queue], **prod), left([users], **prod), left([], **prod)] == [["queue"], ["users"], []]
 
 
 def test_a_metric_alone_is_created_and_proven_by_the_playbooks(

@@ -28,13 +28,13 @@ def make_objects(
     inventory: str,
     *,
     namespaces: Sequence[str] | None = None,
-    in_use: Callable[[Sequence[Manifest]], Sequence[Manifest]] = lambda _unwanted: (),
+    in_use: Callable[[Sequence[Manifest], Sequence[Manifest]], Sequence[Manifest]] = lambda _unwanted, _others: (),
 ) -> Outcome:
     """Apply objects that differ, and delete this inventory's other objects of `part_of`.
 
     kinds: `api_version` and `kind` of all objects of the part, now or earlier. Kinds that are not served have none.
     namespaces: namespaces of the part, in addition to those of `wanted`; None for the whole cluster.
-    in_use: of the objects that would be deleted, those that stay.
+    in_use: of the objects that would be deleted, those that stay. Its second argument is the existing wanted objects.
     Raises: HopError before making changes, if an object has another owner or a kind is missing.
     """
     outcome = Outcome()
@@ -50,7 +50,8 @@ def make_objects(
         for found in (_named(manifest, resource) for manifest in listed or ())
     }
     desired = {_identity(manifest): marked(manifest, inventory, part_of) for manifest in wanted}
-    for kept in in_use([found for identity, found in ours.items() if identity not in desired]):
+    unwanted = [found for identity, found in ours.items() if identity not in desired]
+    for kept in in_use(unwanted, [found for identity, found in ours.items() if identity in desired]):
         del ours[_identity(kept)]
     missing = sorted({kind for kind, _namespace, _name in desired} - set(served))
     if missing and not kube.dry_run:

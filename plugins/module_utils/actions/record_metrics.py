@@ -9,7 +9,7 @@ from typing import Any
 
 from ..autoscaling.backends import unused_rules
 from ..autoscaling.manifests import RuleOptions
-from ..autoscaling.recorded_metrics import KINDS, PART, RecordedMetric, metric_objects
+from ..autoscaling.recorded_metrics import KINDS, PART, RecordedMetric, metric_objects, monitor_of
 from ..autoscaling.spec import PODS as PODS_METRIC
 from ..chain.state.metric import MetricState
 from ..cluster.errors import ApiError
@@ -18,7 +18,7 @@ from ..cluster.metrics_api import CUSTOM_METRICS, MetricsApi
 from ..cluster.prometheus_client import PrometheusClient
 from ..errors import HopError, enumeration
 from ..hops import Hop
-from ..kube.labels import namespace_of
+from ..kube.labels import DEFAULT_INVENTORY, namespace_of
 from ..kube.objects import Manifest, key_of
 from ..reading.change_reader import ChangeReader
 from ..reading.existing_autoscalers import read_reachable_hpas, read_scaled_objects
@@ -45,12 +45,21 @@ def check_metrics(
     return [*preflight(state, dry_run=kube.dry_run), *_missing_namespaces(kube, metrics)]
 
 
-def record_metrics(kube: KubeClient, metrics: Sequence[RecordedMetric], rules: RuleOptions, outcome: Outcome) -> None:
-    """Apply the rules and PodMonitors of all metrics of the inventory, and delete its others that no HPA needs.
+def record_metrics(
+    kube: KubeClient,
+    metrics: Sequence[RecordedMetric],
+    rules: RuleOptions,
+    outcome: Outcome,
+    *,
+    is_removal: bool = False,
+) -> None:
+    """Apply the rules and PodMonitors of the metrics, or delete them. Those that an HPA needs stay.
 
+    The list of an inventory is complete, so its other entries are deleted. Runs without an inventory share one ID, so
+    they keep entries that they do not name.
     Raises: HopError before any of them is changed, if an object has another owner.
     """
-    made = _apply(kube, metric_objects(metrics, rules), rules, outcome)
+    made = _apply(kube, metric_objects(metrics, rules), rules, outcome, is_removal)
     outcome.changed |= made.changed
     outcome.diff += made.diff
     outcome.warnings += made.warnings
@@ -58,28 +67,48 @@ def record_metrics(kube: KubeClient, metrics: Sequence[RecordedMetric], rules: R
     outcome.result["metrics"] = made.result["objects"]
 
 
-def _apply(kube: KubeClient, objects: Sequence[Manifest], rules: RuleOptions, outcome: Outcome) -> Outcome:
+def _apply(
+    kube: KubeClient, given: Sequence[Manifest], rules: RuleOptions, outcome: Outcome, is_removal: bool
+) -> Outcome:
     """A user with the rights of a few namespaces lists only those of the objects."""
+    wanted = () if is_removal else given
+    is_complete = rules.inventory != DEFAULT_INVENTORY
+    # An entry without a scrape may have had one.
+    places = {place for manifest in given for place in (key_of(manifest)[0], namespace_of(manifest)) if place}
+    namespaces = None if is_complete else sorted(places)
 
-    def in_use(unwanted: Sequence[Manifest]) -> list[Manifest]:
-        kept, why = _in_use(kube, unwanted)
+    def in_use(unwanted: Sequence[Manifest], wanted: Sequence[Manifest]) -> list[Manifest]:
+        others = [] if is_complete else _of_other_entries(given, unwanted, wanted)
+        kept, why = _in_use(kube, [found for found in unwanted if found not in others])
         if kept:
             names = enumeration(sorted(f"{one['kind']} {'/'.join(key_of(one))}" for one in kept))
             outcome.warnings.append(f"{why}: {names} of entries that are no longer in metrics was kept")
-        return kept
+        return [*others, *kept]
 
     try:
-        return make_objects(kube, PART, KINDS, objects, rules.inventory, in_use=in_use)
+        return make_objects(kube, PART, KINDS, wanted, rules.inventory, namespaces=namespaces, in_use=in_use)
     except ApiError as err:
         if err.status != 403:
             raise
-        listed = sorted({key_of(manifest)[0] for manifest in objects})
+        listed = sorted({key_of(manifest)[0] for manifest in wanted})
         kinds = " and ".join(kind["kind"] + "s" for kind in KINDS)
         outcome.warnings.append(
             f"{reason(err)}, so {kinds} of entries that are no longer in metrics may remain"
             + (f" in namespaces other than {enumeration(listed)}" if listed else " in any namespace")
         )
-        return make_objects(kube, PART, KINDS, objects, rules.inventory, namespaces=(), in_use=in_use)
+        return make_objects(kube, PART, KINDS, wanted, rules.inventory, namespaces=(), in_use=in_use)
+
+
+def _of_other_entries(
+    given: Sequence[Manifest], unwanted: Sequence[Manifest], wanted: Sequence[Manifest]
+) -> list[Manifest]:
+    """The unwanted objects that are not of the given entries, before or now, or that another entry needs as well."""
+    named = {(manifest["kind"], key_of(manifest)) for manifest in given}
+    recording = [found for found in (*unwanted, *wanted) if found["kind"] == RULES.kind]
+    ours = [rule for rule in recording if (rule["kind"], key_of(rule)) in named]
+    needed = {monitor_of(rule) for rule in recording if rule not in ours}
+    named = (named | {("PodMonitor", monitor_of(rule)) for rule in ours}) - {("PodMonitor", key) for key in needed}
+    return [found for found in unwanted if (found["kind"], key_of(found)) not in named]
 
 
 def _in_use(kube: KubeClient, unwanted: Sequence[Manifest]) -> tuple[list[Manifest], str]:

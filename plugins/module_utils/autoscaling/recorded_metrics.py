@@ -12,6 +12,7 @@ from typing import Any
 
 from ..errors import HopError, first_of_all
 from ..hops import Hop
+from ..kube.labels import MONITOR_ANNOTATION, namespace_of
 from ..kube.objects import Manifest
 from .kube_names import DNS_LABEL, short_name
 from .manifests import RuleOptions, profile_rule, query_in, shared_profiles
@@ -127,8 +128,16 @@ def metric_objects(metrics: Sequence[RecordedMetric], rules: RuleOptions) -> lis
     return [*recorded, *monitors.values()]
 
 
+def monitor_of(rule: Manifest) -> tuple[str, str]:
+    """Namespace and name of the PodMonitor of a rule's entry; the name is empty without a scrape."""
+    return namespace_of(rule), (rule["metadata"].get("annotations") or {}).get(MONITOR_ANNOTATION, "")
+
+
 def _rule(metric: RecordedMetric, profile: Profile, rules: RuleOptions) -> Manifest:
     rule = profile_rule(profile, rules, metric.namespace)
+    if metric.scrape:
+        (_namespace, monitor), _manifest = _pod_monitor(metric, rules)
+        rule["metadata"].setdefault("annotations", {})[MONITOR_ANNOTATION] = monitor
     labels = {"namespace": metric.namespace, "metric_name": metric.name, "job": ""}
     rule["spec"]["groups"][0]["rules"].append({"record": INFO_SERIES, "expr": "vector(1)", "labels": labels})
     return rule

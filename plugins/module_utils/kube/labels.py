@@ -37,6 +37,8 @@ AUTOSCALER_ANNOTATION = "kubegpu.autoscale/autoscaler"
 SELECTORS_ANNOTATION = "kubegpu.autoscale/selectors"
 # Annotation on KEDA's HPAs: target values and tolerances that the recording rules apply instead of the HPA.
 DECISION_ANNOTATION = "kubegpu.autoscale/decision"
+# Annotation on the rule of a recorded metric: its PodMonitor.
+MONITOR_ANNOTATION = "kubegpu.autoscale/pod-monitor"
 # Annotation on an HPA: its dead time in seconds, followed by " given" if the user sets it. Otherwise it was measured.
 DEAD_TIME_ANNOTATION = "kubegpu.autoscale/dead-time-seconds"
 # Annotations of nodes: the inventory whose run set the label beside it, unlike users and node-feature-discovery.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import pytest
@@ -24,7 +25,8 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.cluster.promethe
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import marked
 from fake_cluster import FakeTransport, refusal
 
-OPTIONS = RuleOptions()
+OPTIONS = RuleOptions(inventory="prod")
+TEAMS = RuleOptions()
 QUEUE = {"namespace": "ml", "name": "queue_depth", "scrape": {"port": "metrics"}}
 USERS = {"namespace": "chat", "name": "users", "scrape": {"port": "metrics"}}
 PLURALS = {"PrometheusRule": "prometheusrules", "PodMonitor": "podmonitors"}
@@ -44,21 +46,40 @@ def an_hpa(namespace: str, metric: str) -> dict[str, Any]:
     }
 
 
+def paths_of(entries: Sequence[dict[str, Any]]) -> set[str]:
+    made = metric_objects(read_metrics(list(entries)), OPTIONS)
+    return {path(one["kind"], one["metadata"]["namespace"], one["metadata"]["name"]) for one in made}
+
+
 def rerun(
-    before: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]], **answers: Any
+    before: Sequence[dict[str, Any]],
+    now: Sequence[dict[str, Any]],
+    *,
+    options: RuleOptions = OPTIONS,
+    is_removal: bool = False,
+    **answers: Any,
 ) -> tuple[set[str], list[str]]:
     """Paths of what a run with the list `now` deletes after one with the list `before`, and its warnings."""
-    made = [marked(one, OPTIONS.inventory, PART) for one in metric_objects(read_metrics(list(before)), OPTIONS)]
-    found = {f"GET {path(kind)}": {"items": [one for one in made if one["kind"] == kind]} for kind in PLURALS}
-    paths = [path(one["kind"], one["metadata"]["namespace"], one["metadata"]["name"]) for one in made]
+    made = [marked(one, options.inventory, PART) for one in metric_objects(read_metrics(list(before)), options)]
+    found = {
+        f"GET {path(kind, namespace)}": {
+            "items": [one for one in made if one["kind"] == kind and namespace in ("", one["metadata"]["namespace"])]
+        }
+        for kind in PLURALS
+        for namespace in ("", "monitoring", "ml", "chat")
+    }
+    paths = paths_of(before) | paths_of(now)
     served = {"resources": [{"name": plural, "kind": kind} for kind, plural in PLURALS.items()]}
     transport = FakeTransport(
-        {f"GET /apis/{MONITORING}": served, **{f"DELETE {one}": {} for one in paths}, f"GET {HPAS}": {"items": []}}
+        {f"GET /apis/{MONITORING}": served, f"GET {HPAS}": {"items": []}}
+        | {f"DELETE {one}": {} for one in paths}
+        | {f"PATCH {one}": {"kind": "", "metadata": {"name": one}} for one in paths}
+        | {f"GET {one}": refusal(404, "not found") for one in paths}
         | found
         | answers
     )
     outcome = Outcome()
-    record_metrics(KubeClient(transport), read_metrics(list(now)), OPTIONS, outcome)
+    record_metrics(KubeClient(transport), read_metrics(list(now)), options, outcome, is_removal=is_removal)
     assert not outcome.errors
     return {request.path for request in transport.requests if request.method == "DELETE"}, outcome.warnings
 
@@ -83,6 +104,26 @@ def test_what_an_hpa_reads_stays_with_a_warning(left: list[dict[str, Any]], hpas
     for namespace in unwanted & kept:
         assert f"PodMonitor {namespace}/kubegpu-metrics" in warnings[0]
         assert f"PrometheusRule monitoring/kubegpu.{namespace}." in warnings[0]
+
+
+VARIANTS = [
+    {"namespace": "ml", "name": name, **({"scrape": scrape} if scrape else {})}
+    for name in ("queue_depth", "users")
+    for scrape in ({}, {"port": "metrics"}, {"port": "http"})
+]
+
+
+@pytest.mark.parametrize("is_removal", [False, True])
+def test_runs_without_an_inventory_keep_entries_that_they_do_not_name(is_removal: bool) -> None:
+    """Generated: each two entries of two teams, and each list of the first team's next run."""
+    for mine, theirs, now in product(VARIANTS, VARIANTS, [[], *([one] for one in VARIANTS), [QUEUE, USERS]]):
+        if mine["name"] == theirs["name"] or theirs["name"] in {one["name"] for one in now if one["namespace"] == "ml"}:
+            continue
+        gone, warnings = rerun([mine, theirs], now, options=TEAMS, is_removal=is_removal)
+        is_named = mine["name"] in {one["name"] for one in now}
+        leaving = paths_of([mine]) - (set() if is_removal else paths_of(now)) if is_named else set()
+        leaving |= paths_of(now) & paths_of([mine, theirs]) if is_removal else set()
+        assert (gone, warnings) == (leaving - paths_of([theirs]), []), (mine, theirs, now)
 
 
 @pytest.mark.parametrize("kind", PLURALS)
