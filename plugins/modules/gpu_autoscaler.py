@@ -266,6 +266,8 @@ result:
         - For each of O(metrics) its C(pod_values) in custom.metrics.k8s.io, and whether it is C(verified).
         - C(missing) has the pods whose value is not recorded in Prometheus or not served. C(disagreeing) has those
           whose value is not that of Prometheus.
+        - C(loaded) shows whether Prometheus has the current rule. C(unscraped) has the pods that it does not scrape by
+          the PodMonitor of the entry.
       returned: with O(verify=true)
       type: list
       elements: dict

@@ -7,6 +7,7 @@ from threading import Timer
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.recorded_metrics import read_metrics
 from control_plane import eventually
 from kubernetes import client
 from metric_chain import PROOF_S, MetricChain
@@ -32,10 +33,14 @@ def monitors(kube: client.ApiClient, workloads: Workloads) -> Iterator[Callable[
 @pytest.fixture
 def gauge(chain: MetricChain, workloads: Workloads) -> Iterator[dict[str, Any]]:
     rows = [(workloads.namespace, pod, value) for pod, value in USED.items()] + [("elsewhere", "other-0", 1000.0)]
+    entry = {"namespace": workloads.namespace, "name": "queue_depth", "scrape": {"port": "metrics"}}
+    [metric] = read_metrics([entry])
     chain.exporter.text = "".join(
-        f'queue_depth{{namespace="{namespace}",pod="{pod}"}} {value}\n' for namespace, pod, value in rows
+        f'queue_depth{{namespace="{namespace}",pod="{pod}"}} {value}\n'
+        f'up{{job="{metric.job}",namespace="{namespace}",pod="{pod}"}} 1\n'
+        for namespace, pod, value in rows
     )
-    yield {"namespace": workloads.namespace, "name": "queue_depth", "scrape": {"port": "metrics"}}
+    yield entry
     chain.exporter.text = ""
 
 

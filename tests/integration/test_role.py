@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.recorded_metrics import read_metrics
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import labels as labels_of
 from control_plane import ControlPlane
 from kubernetes import client
@@ -226,7 +227,8 @@ def test_a_metric_alone_is_created_and_proven_by_the_playbooks(
     workloads.ready_pod("chat-0", app="chat")
     metric = {"namespace": workloads.namespace, "name": "queue_depth", "scrape": {"port": "metrics"}}
     options = {"kubegpu_kubeconfig": str(plane[0].kubeconfig), "kubegpu_proof": False}
-    chain.exporter.text = f'queue_depth{{namespace="{workloads.namespace}",pod="chat-0"}} 1\n'
+    pod, job = f'namespace="{workloads.namespace}",pod="chat-0"', read_metrics([metric])[0].job
+    chain.exporter.text = f'queue_depth{{{pod}}} 1\nup{{job="{job}",{pod}}} 1\n'
     with workloads.kind("PodMonitor", f"{GROUP}/v1"):
         for playbook in ("autoscaling", "verify"):
             done = run_playbook(

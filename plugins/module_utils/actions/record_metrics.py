@@ -9,7 +9,8 @@ from typing import Any
 
 from ..autoscaling.backends import unused_rules
 from ..autoscaling.manifests import RuleOptions
-from ..autoscaling.recorded_metrics import KINDS, PART, RecordedMetric, metric_objects, monitor_of
+from ..autoscaling.promql import quoted
+from ..autoscaling.recorded_metrics import INFO_SERIES, KINDS, PART, RecordedMetric, metric_objects, monitor_of
 from ..autoscaling.spec import PODS as PODS_METRIC
 from ..chain.state.metric import MetricState
 from ..cluster.errors import ApiError
@@ -158,6 +159,7 @@ def verify_metrics(
 ) -> None:
     """Wait until each pod that the query returns has a recorded value, which custom.metrics.k8s.io serves.
 
+    Prometheus loads a changed rule or PodMonitor later, up to 180 s. Until then the values are those of the old one.
     deadline: end of the wait; None reads once without a verdict.
     A metric that no pod reports is not proven, which is a warning: its workload may not exist yet. If pods of its
     `scrape` exist, it is waited for, because the first run creates their PodMonitor. The entries of
@@ -170,13 +172,23 @@ def verify_metrics(
     states: dict[str, MetricState] = {}
 
     def look() -> list[dict[str, Any]]:
-        states.update({str(metric): _observe(kube, prometheus, observer, metric, states) for metric in recorded})
-        return [_entry(metric, states[str(metric)]) for metric in recorded]
+        loaded = [series.labels for series in prometheus.query(INFO_SERIES)] if recorded else []
+        entries = []
+        for metric in recorded:
+            info = metric.info.items()
+            is_loaded = any(info <= labels.items() for labels in loaded)
+            before = states.get(str(metric))
+            agreed = before.agreed if before and is_loaded else frozenset()
+            state = states[str(metric)] = _observe(kube, prometheus, observer, metric, agreed)
+            unscraped = sorted(state.expected_objects - _scraped(prometheus, metric)) if metric.scrape else []
+            entries.append(_entry(metric, state, is_loaded, unscraped))
+        return entries
+
+    def is_broken(entry: dict[str, Any]) -> bool:
+        return not entry["loaded"] or bool(entry["missing"] or entry["disagreeing"] or entry["unscraped"])
 
     def is_coming(entry: dict[str, Any]) -> bool:
-        return bool(entry["missing"] or entry["disagreeing"]) or (
-            not entry["verified"] and f"{entry['namespace']}/{entry['name']}" in scraped
-        )
+        return is_broken(entry) or (not entry["verified"] and f"{entry['namespace']}/{entry['name']}" in scraped)
 
     entries = wait_until(
         look,
@@ -188,8 +200,8 @@ def verify_metrics(
     if deadline is None:
         return
     for metric, entry in zip(recorded, entries, strict=True):
-        if entry["missing"] or entry["disagreeing"]:
-            outcome.errors.append(_error(kube, metric, states[str(metric)]))
+        if is_broken(entry):
+            outcome.errors.append(_error(kube, metric, states[str(metric)], entry).of(f"metric {metric}"))
         elif not entry["verified"]:
             outcome.warnings.append(
                 f"metric {metric} was not proven: its query returns no pod of namespace {metric.namespace}. Next: "
@@ -211,9 +223,9 @@ def _observe(
     prometheus: PrometheusClient,
     observer: Observer,
     metric: RecordedMetric,
-    before: Mapping[str, MetricState],
+    agreed: frozenset[str],
 ) -> MetricState:
-    """before: the states of the last reading."""
+    """agreed: pods whose value agreed in an earlier reading."""
     expected = {series.labels.get("pod", "") for series in prometheus.query(metric.query)}
     values = _served(kube, metric) if expected else {}
     series = metric.metric.series if metric.metric else ""
@@ -227,19 +239,26 @@ def _observe(
         values=values,
         recorded={pod: found.values for pod, found in recorded.get((series, metric.namespace), {}).items()},
         now_s=now_s,
-        agreed=before[str(metric)].agreed if str(metric) in before else frozenset(),
+        agreed=agreed,
     )
     return replace(state, agreed=state.agreed | {pod for pod in expected & values.keys() if state.agrees(pod)})
 
 
-def _entry(metric: RecordedMetric, state: MetricState) -> dict[str, Any]:
+def _scraped(prometheus: PrometheusClient, metric: RecordedMetric) -> set[str]:
+    """Pods that Prometheus scrapes by the PodMonitor of the metric, and not by an earlier one."""
+    return {series.labels.get("pod", "") for series in prometheus.query(f"up{{job={quoted(metric.job)}}} == 1")}
+
+
+def _entry(metric: RecordedMetric, state: MetricState, is_loaded: bool, unscraped: Sequence[str]) -> dict[str, Any]:
     return {
         "namespace": metric.namespace,
         "name": metric.name,
         "pod_values": dict(state.values),
         "missing": sorted({*state.missing_in_api, *state.missing_in_prometheus}),
         "disagreeing": state.disagreeing,
-        "verified": state.is_proven,
+        "loaded": is_loaded,
+        "unscraped": list(unscraped),
+        "verified": state.is_proven and is_loaded and not unscraped,
     }
 
 
@@ -252,14 +271,29 @@ def _served(kube: KubeClient, metric: RecordedMetric) -> dict[str, float]:
     return {value.name: value.value for value in found}
 
 
-def _error(kube: KubeClient, metric: RecordedMetric, state: MetricState) -> HopError:
+def _error(kube: KubeClient, metric: RecordedMetric, state: MetricState, entry: Mapping[str, Any]) -> HopError:
+    rule = metric.profile.rule_name(metric.namespace) if metric.profile else ""
+    if not entry["loaded"]:
+        return HopError(
+            Hop.RULE,
+            seen=f"Prometheus has not loaded PrometheusRule {rule} of this entry",
+            fix="check the rule under Status > Rule health in Prometheus, and run the playbook "
+            "kubegpu.autoscale.autoscaling if the entry has changed since the last run",
+        )
+    if pods := entry["unscraped"]:
+        return HopError(
+            Hop.SCRAPE,
+            seen=f"Prometheus does not scrape pod {enumeration(pods)} by PodMonitor {metric.job}",
+            fix="check that the labels of the PodMonitor match podMonitorSelector of Prometheus, and its port and path "
+            "under Status > Target health, then run the playbook kubegpu.autoscale.verify",
+        )
     if pods := state.missing_in_prometheus:
         return HopError(
             Hop.RULE,
             seen=f"{state.series} has no value of pod {enumeration(pods)}, which the metric's query returns",
-            fix="check the PrometheusRule of the metric under Status > Rule health in Prometheus, "
+            fix=f"check PrometheusRule {rule} under Status > Rule health in Prometheus, "
             "then run the playbook kubegpu.autoscale.verify",
-        ).of(f"metric {metric}")
+        )
     broken = None
     if pods := state.missing_in_api:
         _answer, broken = read_metric(kube, MetricQuery(CUSTOM_METRICS, metric.name, metric.namespace))
@@ -267,11 +301,8 @@ def _error(kube: KubeClient, metric: RecordedMetric, state: MetricState) -> HopE
     else:
         values = [f"{pod} {state.values[pod]:g} instead of {state.recorded[pod][-1]:g}" for pod in state.disagreeing]
         seen = f"the metrics API serves another value than {state.series} of pod {enumeration(values)}"
-    return (
-        broken
-        or HopError(
-            Hop.METRIC,
-            seen=seen,
-            fix="check the rules and the log of prometheus-adapter, then run the playbook kubegpu.autoscale.verify",
-        )
-    ).of(f"metric {metric}")
+    return broken or HopError(
+        Hop.METRIC,
+        seen=seen,
+        fix="check the rules and the log of prometheus-adapter, then run the playbook kubegpu.autoscale.verify",
+    )

@@ -61,6 +61,26 @@ class RecordedMetric:
         """PromQL with one series for each pod of the namespace; empty for a scrape alone."""
         return query_in(self.namespace, self.metric.query) if self.metric else ""
 
+    @property
+    def info(self) -> dict[str, str]:
+        """Labels of INFO_SERIES. The digest shows which version of the rule Prometheus has loaded."""
+        recordings = (
+            [recording for metric in self.profile.recorded for recording in metric.recordings()] if self.profile else []
+        )
+        return {"namespace": self.namespace, "metric_name": self.name, "digest": _digest(recordings)}
+
+    @property
+    def monitor(self) -> str:
+        """Name of the PodMonitor, which metrics of the same pods and port share, so that no pod is scraped twice."""
+        if not self.scrape:
+            return ""
+        return short_name(f"kubegpu-{self.scrape['port']}-{_digest([self.scrape, self.labels])}")
+
+    @property
+    def job(self) -> str:
+        """The label job of what the PodMonitor scrapes, as the operator sets it."""
+        return f"{self.namespace}/{self.monitor}"
+
     @classmethod
     def from_params(cls, given: Any, path: str) -> RecordedMetric:
         """Raises: HopError if a name, a query or a field of the scrape is not valid."""
@@ -121,10 +141,14 @@ def _contradictions(metrics: Sequence[RecordedMetric], autoscalers: Sequence[Aut
             )
 
 
+def _digest(value: Any) -> str:
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
+
+
 def metric_objects(metrics: Sequence[RecordedMetric], rules: RuleOptions) -> list[Manifest]:
     """A PrometheusRule for each metric, and a PodMonitor for each scrape."""
     recorded = [_rule(metric, metric.profile, rules) for metric in metrics if metric.profile]
-    monitors = {key: monitor for metric in metrics if metric.scrape for key, monitor in [_pod_monitor(metric, rules)]}
+    monitors = {metric.job: _pod_monitor(metric, rules) for metric in metrics if metric.scrape}
     return [*recorded, *monitors.values()]
 
 
@@ -136,20 +160,16 @@ def monitor_of(rule: Manifest) -> tuple[str, str]:
 def _rule(metric: RecordedMetric, profile: Profile, rules: RuleOptions) -> Manifest:
     rule = profile_rule(profile, rules, metric.namespace)
     if metric.scrape:
-        (_namespace, monitor), _manifest = _pod_monitor(metric, rules)
-        rule["metadata"].setdefault("annotations", {})[MONITOR_ANNOTATION] = monitor
-    labels = {"namespace": metric.namespace, "metric_name": metric.name, "job": ""}
-    rule["spec"]["groups"][0]["rules"].append({"record": INFO_SERIES, "expr": "vector(1)", "labels": labels})
+        rule["metadata"].setdefault("annotations", {})[MONITOR_ANNOTATION] = metric.monitor
+    info = {"record": INFO_SERIES, "expr": "vector(1)", "labels": {**metric.info, "job": ""}}
+    rule["spec"]["groups"][0]["rules"].append(info)
     return rule
 
 
-def _pod_monitor(metric: RecordedMetric, rules: RuleOptions) -> tuple[tuple[str, str], Manifest]:
-    """Metrics that are served by the same pods and port share the PodMonitor, so that no pod is scraped twice."""
-    digest = sha256(json.dumps([metric.scrape, metric.labels], sort_keys=True).encode()).hexdigest()[:8]
-    name = short_name(f"kubegpu-{metric.scrape['port']}-{digest}")
-    return (metric.namespace, name), {
+def _pod_monitor(metric: RecordedMetric, rules: RuleOptions) -> Manifest:
+    return {
         "apiVersion": MONITORING,
         "kind": "PodMonitor",
-        "metadata": {"name": name, "namespace": metric.namespace, "labels": dict(rules.labels)},
+        "metadata": {"name": metric.monitor, "namespace": metric.namespace, "labels": dict(rules.labels)},
         "spec": {"selector": {"matchLabels": dict(metric.labels)}, "podMetricsEndpoints": [dict(metric.scrape)]},
     }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import product
+from collections.abc import Callable, Sequence
+from itertools import chain, count, product, repeat
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.record_m
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.actions.wait import Deadline
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.manifests import RuleOptions
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.recorded_metrics import (
+    INFO_SERIES,
     MONITORING,
     PART,
     metric_objects,
@@ -154,10 +155,34 @@ CUSTOM = "/apis/custom.metrics.k8s.io"
 PODS = {"chat-0": 30.0004, "chat-1": 0.0}
 
 
-def verified(served: dict[str, float], recorded: dict[str, list[float]]) -> tuple[dict[str, Any], list[str], list[str]]:
-    """The entry, errors and warnings of a metric that the query returns for PODS."""
+DEPTH = {"namespace": "ml", "name": "queue_depth"}
+# Versions of one entry: the query differs, or the pods' port.
+VERSIONS = [
+    {**DEPTH, **({"query": query} if query else {}), "scrape": {"port": port}}
+    for query in ("", "max by (namespace, pod) (queue_length)")
+    for port in ("metrics", "http")
+]
+
+
+def verified(
+    served: dict[str, float],
+    recorded: dict[str, list[float]],
+    *,
+    entry: dict[str, Any] = DEPTH,
+    seen: Callable[[], dict[str, Any]] | None = None,
+    seconds: int = 0,
+) -> tuple[dict[str, Any], list[str], list[str]]:
+    """The entry, errors and warnings of a metric that the query returns for PODS.
+
+    seen: the version of the entry whose rule and PodMonitor Prometheus has at this moment.
+    """
 
     def prometheus(path: str, query: dict[str, str], **_options: Any) -> dict[str, Any]:
+        [there] = read_metrics([seen() if seen else entry])
+        if query.get("query") == INFO_SERIES:
+            return {"status": "success", "data": {"result": [{"metric": there.info, "value": [130, "1"]}]}}
+        if query.get("query", "").startswith("up{") and f'"{there.job}"' not in query["query"]:
+            return {"status": "success", "data": {"result": []}}
         if path.endswith("/rules"):
             return {"status": "success", "data": {"groups": []}}
         if query["query"] == "time()":
@@ -187,9 +212,11 @@ def verified(served: dict[str, float], recorded: dict[str, list[float]]) -> tupl
     }
     outcome = Outcome()
     kube, client = KubeClient(FakeTransport(answers)), PrometheusClient.at("http://prometheus", prometheus)
-    verify_metrics(kube, client, read_metrics([{"namespace": "ml", "name": "queue_depth"}]), Deadline(0), outcome)
-    [entry] = outcome.result["recorded"]
-    return entry, [str(error) for error in outcome.errors], outcome.warnings
+    ticks = count()
+    deadline = Deadline(seconds, clock=lambda: next(ticks), sleep=lambda _seconds: None)
+    verify_metrics(kube, client, read_metrics([entry]), deadline, outcome)
+    [found] = outcome.result["recorded"]
+    return found, [str(error) for error in outcome.errors], outcome.warnings
 
 
 ONCE = {pod: [value] for pod, value in PODS.items()}
@@ -223,3 +250,35 @@ def test_a_metric_is_not_verified(served: Any, recorded: Any, seen: str) -> None
     assert entry["verified"] is False
     assert entry["missing"] or entry["disagreeing"]
     assert seen in error
+
+
+@pytest.mark.parametrize(("before", "now"), list(product(VERSIONS, VERSIONS)))
+def test_a_changed_entry_is_verified_once_prometheus_has_its_rule_and_scrapes_its_pods(before: Any, now: Any) -> None:
+    """Generated: the values of all versions are equal, so that they show nothing."""
+    entry, errors, _warnings = verified(PODS, ONCE, entry=now, seen=lambda: before)
+    assert entry["verified"] is (before == now)
+    assert len(errors) == (before != now)
+    if before.get("query") != now.get("query"):
+        assert "Prometheus has not loaded PrometheusRule kubegpu.ml.queue-depth" in errors[0]
+    elif before != now:
+        assert "Prometheus does not scrape pod chat-0, chat-1 by PodMonitor ml/kubegpu-" in errors[0]
+    loading = chain([before] * 12, repeat(now))
+    entry, errors, _warnings = verified(PODS, ONCE, entry=now, seen=lambda: next(loading), seconds=60)
+    assert (entry["verified"], errors) == (True, []), "it is waited for"
+
+
+def test_values_of_the_old_rule_prove_nothing_about_the_new_one() -> None:
+    """The values of the old rule agreed, and those of the new one do not."""
+    now = VERSIONS[-1]
+    versions = chain([VERSIONS[0]] * 12, repeat(now))
+    recorded = {pod: list(values) for pod, values in ONCE.items()}
+
+    def seen() -> dict[str, Any]:
+        version = next(versions)
+        if version == now:
+            recorded.update({"chat-0": [99.0], "chat-1": [99.0]})
+        return version
+
+    entry, [error], _warnings = verified(PODS, recorded, entry=now, seen=seen, seconds=60)
+    assert (entry["verified"], entry["disagreeing"]) == (False, ["chat-0", "chat-1"])
+    assert "another value" in error

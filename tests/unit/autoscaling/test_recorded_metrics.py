@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -49,6 +50,18 @@ def test_metrics_of_one_port_share_a_pod_monitor() -> None:
     }
     assert made[3]["spec"]["selector"] == {"matchLabels": {}}
     assert made[2]["metadata"]["labels"] == dict(OPTIONS.labels), "a Prometheus selects monitors by labels"
+
+
+def test_the_info_series_has_the_digest_of_what_is_recorded_alone() -> None:
+    """Generated: each two versions of an entry."""
+    queries = ("", "max by (namespace, pod) (queue_depth)", "min by (namespace, pod) (queue_depth)", "queue_length")
+    digests = []
+    for query, scrape in product(queries, ({}, SCRAPE)):
+        given = {"query": query, "scrape": scrape}
+        [rule, *_monitors] = objects({**GAUGE, **{option: value for option, value in given.items() if value}})
+        digests.append(rule["spec"]["groups"][0]["rules"][-1]["labels"]["digest"])
+    assert digests[:4] == [digests[0]] * 4, "the default is that query"
+    assert len({*digests}) == 3
 
 
 @pytest.mark.parametrize(
