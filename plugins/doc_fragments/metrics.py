@@ -12,7 +12,8 @@ options:
       - The list has all metrics of the inventory. Its other metrics are deleted. Without the option they stay.
       - All runs without an inventory have the ID V(default). With this ID the list adds or changes its metrics, and no
         other metric is deleted.
-      - A metric that an HPA of its namespace reads is not deleted. A warning names it.
+      - A metric that an HPA of its namespace reads is not deleted. A warning names it. The same holds for the
+        PodMonitor of a removed O(metrics[].scrape).
     type: list
     elements: dict
     suboptions:

@@ -78,9 +78,9 @@ def _apply(
     places = {place for manifest in given for place in (key_of(manifest)[0], namespace_of(manifest)) if place}
     namespaces = None if is_complete else sorted(places)
 
-    def in_use(unwanted: Sequence[Manifest], wanted: Sequence[Manifest]) -> list[Manifest]:
-        others = [] if is_complete else _of_other_entries(given, unwanted, wanted)
-        kept, why = _in_use(kube, [found for found in unwanted if found not in others])
+    def in_use(unwanted: Sequence[Manifest], existing: Sequence[Manifest]) -> list[Manifest]:
+        others = [] if is_complete else _of_other_entries(given, unwanted, existing)
+        kept, why = _in_use(kube, [found for found in unwanted if found not in others], [*existing, *others], wanted)
         if kept:
             names = enumeration(sorted(f"{one['kind']} {'/'.join(key_of(one))}" for one in kept))
             outcome.warnings.append(f"{why}: {names} of entries that are no longer in metrics was kept")
@@ -101,24 +101,27 @@ def _apply(
 
 
 def _of_other_entries(
-    given: Sequence[Manifest], unwanted: Sequence[Manifest], wanted: Sequence[Manifest]
+    given: Sequence[Manifest], unwanted: Sequence[Manifest], existing: Sequence[Manifest]
 ) -> list[Manifest]:
     """The unwanted objects that are not of the given entries, before or now, or that another entry needs as well."""
     named = {(manifest["kind"], key_of(manifest)) for manifest in given}
-    recording = [found for found in (*unwanted, *wanted) if found["kind"] == RULES.kind]
+    recording = [found for found in (*unwanted, *existing) if found["kind"] == RULES.kind]
     ours = [rule for rule in recording if (rule["kind"], key_of(rule)) in named]
     needed = {monitor_of(rule) for rule in recording if rule not in ours}
     named = (named | {("PodMonitor", monitor_of(rule)) for rule in ours}) - {("PodMonitor", key) for key in needed}
     return [found for found in unwanted if (found["kind"], key_of(found)) not in named]
 
 
-def _in_use(kube: KubeClient, unwanted: Sequence[Manifest]) -> tuple[list[Manifest], str]:
-    """Rules whose metric an HPA of their namespace may read, with the PodMonitors of that namespace, and the reason.
+def _in_use(
+    kube: KubeClient, unwanted: Sequence[Manifest], staying: Sequence[Manifest], wanted: Sequence[Manifest]
+) -> tuple[list[Manifest], str]:
+    """Unwanted rules whose metric an HPA of their namespace may read, PodMonitors behind such a rule, and the reason.
 
-    A metric does not name the PodMonitor that scrapes it.
+    Any PodMonitor of the namespace may be behind a rule whose entry has no scrape. Not if an entry without a name
+    replaces it.
     """
-    recording = [found for found in unwanted if found["kind"] == RULES.kind]
-    if not recording:
+    recording = [found for found in (*unwanted, *staying) if found["kind"] == RULES.kind]
+    if not unwanted or not recording:
         return [], ""
     namespaces = set(map(namespace_of, recording))
     try:
@@ -130,9 +133,16 @@ def _in_use(kube: KubeClient, unwanted: Sequence[Manifest]) -> tuple[list[Manife
             raise
         unused, why = [], f"{reason(err)}, and an HPA may read the metric"
     used = [rule for rule in recording if rule not in unused]
-    namespaces = set(map(namespace_of, used))
-    monitors = [found for found in unwanted if found not in recording and key_of(found)[0] in namespaces]
-    return [*used, *monitors], why
+    after = {key_of(rule): monitor_of(rule) for rule in (*used, *wanted) if rule["kind"] == RULES.kind}
+    needed = {after[key_of(rule)] for rule in used}
+    new = {key_of(found) for found in wanted if found["kind"] != RULES.kind} - {*map(key_of, staying), *after.values()}
+    needed -= {(namespace, "") for namespace, _name in new}
+
+    def is_needed(found: Manifest) -> bool:
+        namespace, name = key_of(found)
+        return found in used or (found["kind"] != RULES.kind and bool({(namespace, name), (namespace, "")} & needed))
+
+    return [found for found in unwanted if is_needed(found)], why
 
 
 def _missing_namespaces(kube: KubeClient, metrics: Sequence[RecordedMetric]) -> list[str]:

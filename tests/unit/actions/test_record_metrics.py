@@ -114,6 +114,32 @@ VARIANTS = [
 ]
 
 
+SCRAPES = [
+    [{**QUEUE, "scrape": {"port": "metrics", **more}}]
+    for more in ({}, {"port": "http"}, {"interval": 2}, {"labels": {"app": "chat"}})
+]
+WITHOUT = {"namespace": "ml", "name": "queue_depth"}
+ALONE = [[WITHOUT, {"namespace": "ml", "scrape": one["scrape"]}] for [one] in SCRAPES]
+
+
+@pytest.mark.parametrize("options", [OPTIONS, TEAMS], ids=["inventory", "none"])
+@pytest.mark.parametrize("reads", [[], ["users"], ["queue_depth"]])
+def test_a_pod_monitor_stays_while_an_hpa_reads_a_metric_that_has_no_other(
+    reads: list[str], options: RuleOptions
+) -> None:
+    """Generated: each change of the scrape of an entry, and of one beside it without a name."""
+    hpas = {f"GET {HPAS}": {"items": [an_hpa("ml", name) for name in reads]}}
+    for before, now in product([*SCRAPES, *ALONE], [*SCRAPES, *ALONE, [WITHOUT]]):
+        if options is TEAMS and before in ALONE:
+            continue  # an entry without a name may be that of another team
+        gone, warnings = rerun(before, now, options=options, **hpas)
+        leaving = paths_of(before) - paths_of(now)
+        kept = leaving if now == [WITHOUT] and "queue_depth" in reads else set()
+        assert gone == leaving - kept, (before, now)
+        assert len(warnings) == bool(kept)
+        assert all(one.rpartition("/")[2] in warnings[0] for one in kept)
+
+
 @pytest.mark.parametrize("is_removal", [False, True])
 def test_runs_without_an_inventory_keep_entries_that_they_do_not_name(is_removal: bool) -> None:
     """Generated: each two entries of two teams, and each list of the first team's next run."""
