@@ -58,7 +58,7 @@ options:
         description: Namespace for PrometheusRule objects. The default is the namespace of the service.
         type: str
       rule_labels:
-        description: Labels by which Prometheus selects PrometheusRule objects.
+        description: Labels by which Prometheus selects PrometheusRule and PodMonitor objects.
         type: dict
         default:
           release: kube-prometheus-stack

@@ -19,7 +19,7 @@ from ..kube.known_components import (
     gives_gpus_by_dra,
     plugin_container,
 )
-from ..kube.label_selectors import labels_match, labels_that_match
+from ..kube.label_selectors import labels_match, labels_that_match, labels_that_match_both
 from ..kube.labels import DEFAULT_INVENTORY, NAME_LABEL, RELEASE, inventory_of, is_managed
 from ..kube.objects import Manifest, containers_of, flag, key_of, labels_of, name_of, owners, seconds
 from ..kube.visible_devices import depends_on_variable, is_rolled_out
@@ -164,7 +164,8 @@ def _operated(objects: Objects) -> Iterable[dict[str, Any]]:
             **_address(objects.services, metadata["namespace"], labels, {spec.get("portName") or "web", 9090}),
             "scheme": "https" if (spec.get("web") or {}).get("tlsConfig") else "http",
             "path_prefix": (spec.get("routePrefix") or "/").rstrip("/"),
-            "rule_labels": labels_that_match(spec.get("ruleSelector") or {}),
+            # The PodMonitors of recorded metrics have the same labels.
+            "rule_labels": labels_that_match_both(spec.get("ruleSelector") or {}, spec.get("podMonitorSelector") or {}),
             "rule_namespaces": _namespaces(prometheus, spec.get("ruleNamespaceSelector"), objects.namespaces),
             "monitor_labels": labels_that_match(spec.get("serviceMonitorSelector") or {}),
             "monitor_namespaces": _namespaces(

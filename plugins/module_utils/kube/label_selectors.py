@@ -35,6 +35,20 @@ def labels_that_match(selector: Selector) -> dict[str, str]:
     return labels if labels_match(selector, labels) else {}
 
 
+def labels_that_match_both(first: Selector, second: Selector) -> dict[str, str]:
+    """Labels that both selectors select; those for the first one if they contradict each other."""
+    for one, other in ((first, second), (second, first)):
+        labels = labels_that_match(
+            {
+                "matchLabels": {**(one.get("matchLabels") or {}), **(other.get("matchLabels") or {})},
+                "matchExpressions": [*(one.get("matchExpressions") or ()), *(other.get("matchExpressions") or ())],
+            }
+        )
+        if labels_match(first, labels) and labels_match(second, labels):
+            return labels
+    return labels_that_match(first)
+
+
 def format_selector(selector: Selector) -> str:
     """The text of a selector, for a request."""
     equal = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]

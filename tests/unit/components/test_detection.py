@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.detection import Objects, find_components
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.label_selectors import labels_match
 
 OURS = {"kubegpu.autoscale/release": "dcgm-exporter", "kubegpu.autoscale/inventory": "default"}
 
@@ -83,6 +85,35 @@ def test_prometheus_of_an_operator_by_any_name() -> None:
         "scrape_interval": 15.0,
         "reads_rules": True,
     }
+
+
+SELECTORS = [
+    *(None, {}, {"matchLabels": {"release": "stack"}}, {"matchLabels": {"release": "other"}}),
+    {"matchLabels": {"role": "rules"}},
+    {"matchLabels": {"release": "stack", "role": "rules"}},
+    {"matchExpressions": [{"key": "release", "operator": "In", "values": ["other", "stack"]}]},
+    {"matchExpressions": [{"key": "role", "operator": "Exists"}]},
+    {"matchExpressions": [{"key": "release", "operator": "DoesNotExist"}]},
+    {"matchExpressions": [{"key": "release", "operator": "NotIn", "values": ["stack"]}]},
+]
+
+
+@pytest.mark.parametrize("rules", SELECTORS)
+@pytest.mark.parametrize("pods", SELECTORS)
+def test_the_labels_of_rules_and_pod_monitors_are_those_that_both_selectors_select(rules: Any, pods: Any) -> None:
+    """Generated: each pair of selectors, and each set of labels that could suffice."""
+    spec = {"ruleSelector": rules, "podMonitorSelector": pods}
+    metadata = {"namespace": "monitoring", "name": "k8s"}
+    [seen] = find_components(Objects(prometheuses=[{"kind": "Prometheus", "metadata": metadata, "spec": spec}]))[
+        "prometheus"
+    ]
+    possible = (
+        {key: value for key, value in (("release", release), ("role", role)) if value}
+        for release, role in product(("", "stack", "other"), ("", "rules"))
+    )
+    assert labels_match(rules or {}, seen["rule_labels"])
+    if any(labels_match(rules or {}, labels) and labels_match(pods or {}, labels) for labels in possible):
+        assert labels_match(pods or {}, seen["rule_labels"])
 
 
 @pytest.mark.parametrize(
