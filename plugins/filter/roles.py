@@ -40,7 +40,10 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.chart
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.closed_servers import refusal
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.dashboards import config_maps
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.dependents import lost_metrics
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.node_labels import gpu_node_labels
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.node_labels import (
+    gpu_node_labels,
+    label_removal,
+)
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.plugin_pools import (
     Sharing,
     plugin_pools,
@@ -245,6 +248,7 @@ class FilterModule:
             "doctor_commands": doctor_commands,
             "examined_servers": examined_servers,
             "gpu_node_labels": gpu_node_labels,
+            "gpu_label_removal": label_removal,
             "gpu_nodes": gpu_nodes.gpu_nodes,
             "gpu_offers": gpu_offers,
             "gpu_operator_status": gpu_operator_status,

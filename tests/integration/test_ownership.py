@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.node_labels import LABEL
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import GPU_PRESENT
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import labels as labels_of
 from control_plane import ControlPlane
 from kubernetes import client
@@ -92,3 +94,33 @@ def test_a_runtime_class_of_ours_stays_as_long_as_a_daemon_set_runs_with_it(clus
     apps.delete_namespaced_daemon_set("exporter", "default")
     cluster.include("nvidia_device_plugin", "absent", nvidia_device_plugin_runtime_class="gpus")
     assert cluster.node.list_runtime_class(field_selector="metadata.name=gpus").items == []
+
+
+def test_the_label_of_a_gpu_stays_where_a_daemon_set_of_another_inventory_selects_it(cluster: Cluster) -> None:
+    """After a removal as well as after a change of the pool, which leaves the DaemonSets of `prod` out."""
+    apps = client.AppsV1Api(cluster.core.api_client)
+    for name, labels in (("theirs", labels_of("staging")), ("ours", OURS)):
+        pod = {"nodeSelector": {LABEL: "true"}, "containers": [{"name": "main", "image": "exporter"}]}
+        spec = {"selector": {"matchLabels": {"app": name}}}
+        spec["template"] = {"metadata": {"labels": {"app": name}}, "spec": pod}
+        apps.create_namespaced_daemon_set("default", {"metadata": {"name": name, "labels": labels}, "spec": spec})
+    metadata = {"name": "gpu1", "labels": {LABEL: "true"}, "annotations": {GPU_PRESENT: "prod"}}
+    cluster.core.create_node({"metadata": metadata})
+
+    def left(state: str, **variables: Any) -> tuple[bool, str]:
+        said = cluster.include("gpu_node_labels", "main", gpu_node_labels_state=state, **variables)
+        return LABEL in (cluster.core.read_node("gpu1").metadata.labels or {}), " ".join(said.split())
+
+    pool = {"kubegpu_gpu_node_selector": {"pool": "inference"}}
+    has_label, said = left("present", **pool)
+    assert has_label
+    assert f"WARNING: GPU -> node: {LABEL} is kept on gpu1, because DaemonSets select" in said
+    assert "by it: default/theirs." in said
+    has_label, said = left("absent")
+    assert has_label
+    assert "by it: default/ours, default/theirs." in said
+
+    apps.delete_namespaced_daemon_set("theirs", "default")
+    assert left("present", **pool)[0] is False
+    apps.delete_namespaced_daemon_set("ours", "default")
+    cluster.core.delete_node("gpu1")

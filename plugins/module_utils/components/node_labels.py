@@ -7,10 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..errors import enumeration
+from ..kube.capacity import may_run_on
 from ..kube.gpu_labels import has_gpu_label
 from ..kube.label_selectors import labels_match
-from ..kube.labels import DEFAULT_INVENTORY, GPU_PRESENT, is_annotated_by
-from ..kube.objects import Manifest, labels_of, name_of
+from ..kube.labels import DEFAULT_INVENTORY, GPU_PRESENT, is_annotated_by, is_installed_by
+from ..kube.objects import Manifest, labels_of, name_of, pod_spec
 from ..server.gpu_node import OURS
 from .gpu_nodes import label_values
 
@@ -72,6 +74,39 @@ def owned(nodes: Sequence[Manifest], inventory: str) -> list[str]:
     return [name_of(node) for node in nodes if is_annotated_by(node, GPU_PRESENT, inventory)]
 
 
+def label_removal(
+    unwanted: Sequence[str],
+    nodes: Sequence[Manifest],
+    daemon_sets: Sequence[Manifest],
+    inventory: str = DEFAULT_INVENTORY,
+    others_only: bool = False,
+) -> dict[str, Any]:
+    """The nodes of `unwanted` that lose the label, and a warning about those that DaemonSets need it on.
+
+    others_only: without DaemonSets of this inventory, which leave these nodes anyway.
+    """
+    counted = [one for one in daemon_sets if not (others_only and is_installed_by(one, inventory))]
+    users = {
+        name_of(node): [name_of(one) for one in counted if _needs_label(one, node)]
+        for node in nodes
+        if name_of(node) in unwanted
+    }
+    kept = [name for name in unwanted if users.get(name)]
+    named = enumeration(list(dict.fromkeys(user for name in kept for user in users[name])))
+    return {
+        "remove": [name for name in unwanted if not users.get(name)],
+        "warning": _KEPT.format(nodes=enumeration(kept), users=named) if kept else "",
+    }
+
+
+def _needs_label(daemon_set: Manifest, node: Manifest) -> bool:
+    """Whether the DaemonSet runs on the node, and would not without the label. Taints can change."""
+    labels, pod = labels_of(node), pod_spec(daemon_set)
+    without = {key: value for key, value in labels.items() if key != LABEL}
+    has, has_not = ({"metadata": {**node["metadata"], "labels": given}} for given in (labels, without))
+    return may_run_on(pod, has) and not may_run_on(pod, has_not)
+
+
 def offers_gpus(node: Manifest) -> bool:
     """A removed device plugin leaves a count of 0."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
@@ -81,6 +116,11 @@ def offers_gpus(node: Manifest) -> bool:
 _WARNING = (
     "WARNING: GPU -> node: none of {count} nodes has a GPU now. Exporter and device plugin run on nodes with the label"
     " nvidia.com/gpu.present=true. Next: run this playbook again after a node with a GPU has joined."
+)
+
+_KEPT = (
+    f"WARNING: GPU -> node: {LABEL} is kept on {{nodes}}, because DaemonSets select these nodes by it: {{users}}."
+    " Next: run this playbook again after these DaemonSets are removed or select other labels."
 )
 
 

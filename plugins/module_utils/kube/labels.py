@@ -66,6 +66,12 @@ def is_of(manifest: Mapping[str, Any], inventory: str) -> bool:
     return is_managed(manifest) and inventory_of(manifest) == inventory
 
 
+def is_installed_by(manifest: Mapping[str, Any], inventory: str) -> bool:
+    """Whether a run for this inventory created the object, itself or by a release. Older releases name no inventory."""
+    is_released = RELEASE in labels_of(manifest) and inventory_of(manifest) in ("", inventory)
+    return is_released or is_of(manifest, inventory)
+
+
 def inventory_of(manifest: Mapping[str, Any]) -> str:
     """The ID of the object's inventory; can be empty."""
     return str(labels_of(manifest).get(INVENTORY) or "")

@@ -10,9 +10,11 @@ from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.node_
     Server,
     gpu_node_labels,
     label_changes,
+    label_removal,
     offers_gpus,
 )
-from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import GPU_PRESENT
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import GPU_PRESENT, RELEASE
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.kube.labels import labels as labels_of
 
 
 def node(name: str, gpus: str = "", *, owner: str = "", **labels: str) -> dict[str, Any]:
@@ -79,3 +81,57 @@ def test_a_cluster_whose_pool_is_at_zero_is_a_warning() -> None:
 @pytest.mark.parametrize(("gpus", "expected"), [("", False), ("0", False), ("8", True)])
 def test_a_plugin_that_was_removed_offers_none(gpus: str, expected: bool) -> None:
     assert offers_gpus(node("a", gpus)) is expected
+
+
+def daemon_set(name: str, pod: dict[str, Any], **labels: str) -> dict[str, Any]:
+    return {"metadata": {"namespace": "gpus", "name": name, "labels": labels}, "spec": {"template": {"spec": pod}}}
+
+
+def required(*terms: list[dict[str, Any]]) -> dict[str, Any]:
+    selected = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selected}}}
+
+
+IS_TRUE = {"key": LABEL, "operator": "In", "values": ["true"]}
+BY_CLOUD = {"key": "cloud", "operator": "Exists"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "is_kept"),
+    [
+        ({"nodeSelector": {LABEL: "true"}}, True),
+        (required([IS_TRUE]), True),
+        (required([BY_CLOUD], [IS_TRUE]), True),
+        (required([{"key": "tier", "operator": "Exists"}], [IS_TRUE]), False),
+        ({"nodeSelector": {LABEL: "true", "tier": "9"}}, False),
+        (required([{"key": LABEL, "operator": "DoesNotExist"}]), False),
+        ({}, False),
+    ],
+    ids=["selector", "affinity", "one of two terms", "another label too", "another node", "its absence", "all nodes"],
+)
+def test_a_label_stays_while_a_daemon_set_loses_the_node_without_it(pod: dict[str, Any], is_kept: bool) -> None:
+    nodes = [node("a", owner="one", tier="1"), node("b", owner="one", tier="2")]
+    nodes[0]["spec"] = {"unschedulable": True}
+    found = label_removal(["a"], nodes, [daemon_set("exporter", pod)], "one", others_only=True)
+    assert found["remove"] == ([] if is_kept else ["a"])
+    assert ("is kept on a," in found["warning"]) is is_kept
+    assert ("gpus/exporter" in found["warning"]) is is_kept
+
+
+def test_daemon_sets_of_the_inventory_keep_a_label_only_if_they_remain() -> None:
+    """A narrowed pool moves them, and in check mode they still exist."""
+    pod = {"nodeSelector": {LABEL: "true"}}
+    release = {RELEASE: "exporter"}
+    own = [
+        daemon_set("exporter", pod, **labels_of("one"), **release),
+        daemon_set("older", pod, **release),
+        daemon_set("puller", pod, **labels_of("one")),
+    ]
+    nodes = [node("a", owner="one")]
+    assert label_removal(["a"], nodes, own, "one", others_only=True) == {"remove": ["a"], "warning": ""}
+    assert label_removal(["a"], nodes, own, "one", others_only=False)["remove"] == []
+    theirs = daemon_set("plugin", pod, **labels_of("two"), **release)
+    found = label_removal(["a"], nodes, [*own, theirs], "one", others_only=True)
+    assert found["remove"] == []
+    assert "gpus/plugin" in found["warning"]
+    assert "exporter" not in found["warning"]
