@@ -220,12 +220,6 @@ def run_summary(run: Object) -> list[str]:
     return lines(Run(**run))
 
 
-def runtime_class_users(
-    daemon_sets: Sequence[dict[str, Any]], runtime_class: str, others_only: bool = False
-) -> list[str]:
-    return gpu_nodes.runtime_class_users(daemon_sets, runtime_class, others_only=others_only)
-
-
 def secret_paths(value: Any) -> list[str]:
     return list(dict.fromkeys(secret.path for secret in secrets_in(value)))
 
@@ -269,7 +263,7 @@ class FilterModule:
             "redacted": redacted,
             "release_conflict": release_conflict,
             "run_summary": run_summary,
-            "runtime_class_users": runtime_class_users,
+            "runtime_class_users": gpu_nodes.runtime_class_users,
             "secret_paths": secret_paths,
             "unknown_options": lambda names, role: unknown_options(names, specification(role)),
             "server_addresses": server_addresses,

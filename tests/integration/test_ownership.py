@@ -79,8 +79,8 @@ def test_a_runtime_class_goes_if_it_is_ours(cluster: Cluster, labels: dict[str, 
         cluster.node.delete_runtime_class("gpus")
 
 
-def test_a_runtime_class_of_ours_stays_as_long_as_a_daemon_set_runs_with_it(cluster: Cluster) -> None:
-    """An exporter, or the device plugin that takes the place of ours: none of its pods would be made any more."""
+def test_a_runtime_class_of_ours_stays_as_long_as_pods_of_others_need_it(cluster: Cluster) -> None:
+    """An exporter, the device plugin that takes the place of ours, a workload: no pod would be made any more."""
     apps = client.AppsV1Api(cluster.core.api_client)
     pod = {"runtimeClassName": "gpus", "containers": [{"name": "main", "image": "exporter"}]}
     spec = {"selector": {"matchLabels": {"app": "exporter"}}}
@@ -90,8 +90,16 @@ def test_a_runtime_class_of_ours_stays_as_long_as_a_daemon_set_runs_with_it(clus
 
     said = cluster.include("nvidia_device_plugin", "absent", nvidia_device_plugin_runtime_class="gpus")
     assert cluster.node.list_runtime_class(field_selector="metadata.name=gpus").items != []
-    assert "RuntimeClass gpus is kept: DaemonSet default/exporter runs with it." in " ".join(said.split())
+    assert "WARNING: RuntimeClass gpus is kept: it is used by DaemonSet default/exporter." in " ".join(said.split())
     apps.delete_namespaced_daemon_set("exporter", "default")
+
+    apps.create_namespaced_deployment("default", {"metadata": {"name": "chat"}, "spec": {**spec, "replicas": 0}})
+    cluster.core.create_namespaced_pod("default", {"metadata": {"name": "notebook"}, "spec": pod})
+    said = cluster.include("nvidia_device_plugin", "absent", nvidia_device_plugin_runtime_class="gpus")
+    assert cluster.node.list_runtime_class(field_selector="metadata.name=gpus").items != []
+    assert "it is used by Deployment default/chat, Pod default/notebook." in " ".join(said.split())
+    apps.delete_namespaced_deployment("chat", "default")
+    cluster.core.delete_namespaced_pod("notebook", "default", grace_period_seconds=0)
     cluster.include("nvidia_device_plugin", "absent", nvidia_device_plugin_runtime_class="gpus")
     assert cluster.node.list_runtime_class(field_selector="metadata.name=gpus").items == []
 

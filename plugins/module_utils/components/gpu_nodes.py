@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import enumeration
 from ..kube.capacity import gpus_of
 from ..kube.gpu_labels import GPU_LABELS
-from ..kube.labels import RELEASE
-from ..kube.objects import Manifest, is_ready, name_of
+from ..kube.labels import is_installed_by
+from ..kube.objects import Manifest, is_ready, name_of, owners, pod_spec
 
 
 def label_values(labels: Mapping[str, Any]) -> dict[str, str]:
@@ -85,11 +86,26 @@ def rollout(daemon_sets: Sequence[Manifest], nodes: Sequence[Manifest]) -> Rollo
     return Rollout(ready=ready, nodes=wanted, is_complete=bool(seen) and ready >= wanted)
 
 
-def runtime_class_users(daemon_sets: Sequence[Manifest], runtime_class: str, *, others_only: bool) -> list[str]:
-    """DaemonSets with this RuntimeClass. others_only: without releases of this collection."""
-    return [
-        name_of(daemon_set)
-        for daemon_set in daemon_sets
-        if daemon_set["spec"]["template"]["spec"].get("runtimeClassName") == runtime_class
-        and not (others_only and RELEASE in (daemon_set["metadata"].get("labels") or {}))
-    ]
+# Kinds whose pod templates runtime_class_users() checks, so that the pods that they create do not count.
+_CONTROLLERS = ("DaemonSet", "Deployment", "ReplicaSet", "Rollout", "StatefulSet")
+
+
+def runtime_class_users(objects: Sequence[Manifest], runtime_class: str, without: str = "") -> str:
+    """Pods, and objects with a pod template, that need this RuntimeClass. without: an inventory that does not count."""
+    return enumeration(
+        [
+            f"{found['kind']} {name_of(found)}"
+            for found in objects
+            if _runtime_class(found) == runtime_class
+            and not any(kind in _CONTROLLERS for kind, _name in owners(found))
+            and not (without and is_installed_by(found, without))
+            and not found["metadata"].get("deletionTimestamp")
+            and (found.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+        ]
+    )
+
+
+def _runtime_class(found: Manifest) -> str | None:
+    template = found["spec"]["jobTemplate"] if found["kind"] == "CronJob" else found
+    spec = found["spec"] if found["kind"] == "Pod" else pod_spec(template)
+    return spec.get("runtimeClassName")

@@ -8,8 +8,8 @@ import pytest
 from ansible_collections.kubegpu.autoscale.plugins.filter.roles import (
     daemon_set_rollout,
     gpu_offers,
-    runtime_class_users,
 )
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.gpu_nodes import runtime_class_users
 from ansible_collections.kubegpu.autoscale.plugins.module_utils.components.servers import server_gpu_facts
 
 
@@ -73,17 +73,42 @@ def test_what_each_node_offers_is_shown() -> None:
     assert gpu_offers([])["shown"] == "nothing, because no such node is ready"
 
 
-def runs_with(name: str, runtime_class: str | None, **metadata: Any) -> dict[str, Any]:
-    pod = {"runtimeClassName": runtime_class} if runtime_class else {}
-    return {"metadata": {"namespace": "gpus", "name": name, **metadata}, "spec": {"template": {"spec": pod}}}
+def runs_with(name: str, runtime_class: str | None = "nvidia", kind: str = "DaemonSet", **more: Any) -> dict[str, Any]:
+    pod: dict[str, Any] = {"runtimeClassName": runtime_class} if runtime_class else {}
+    template = {"template": {"spec": pod}}
+    specs = {"Pod": pod, "CronJob": {"jobTemplate": {"spec": template}}}
+    owners = [{"kind": owner, "name": "x"} for owner in more.pop("owners", ())]
+    metadata = {"namespace": "gpus", "name": name, "ownerReferences": owners, **more.pop("metadata", {})}
+    return {"kind": kind, "metadata": metadata, "spec": specs.get(kind, template), **more}
 
 
-def test_a_runtime_class_is_used_by_daemon_sets() -> None:
-    """In check mode those of the collection still exist, and do not count."""
-    ours = runs_with("ours", "nvidia", labels={"kubegpu.autoscale/release": "exporter"})
-    daemon_sets = [ours, runs_with("theirs", "nvidia"), runs_with("other", "runc"), runs_with("none", None)]
-    assert runtime_class_users(daemon_sets, "nvidia") == ["gpus/ours", "gpus/theirs"]
-    assert runtime_class_users(daemon_sets, "nvidia", others_only=True) == ["gpus/theirs"]
+@pytest.mark.parametrize("kind", ["DaemonSet", "Deployment", "StatefulSet", "ReplicaSet", "Rollout", "CronJob", "Pod"])
+def test_a_runtime_class_is_used_by_all_that_makes_pods_with_it(kind: str) -> None:
+    objects = [runs_with("a", kind=kind), runs_with("other", "runc", kind), runs_with("none", None, kind)]
+    assert runtime_class_users(objects, "nvidia") == f"{kind} gpus/a"
+    assert runtime_class_users([], "nvidia") == ""
+
+
+def test_pods_count_by_their_controller_and_only_as_long_as_they_run() -> None:
+    """A removed DaemonSet leaves its pods behind for a moment."""
+    objects = [
+        *(runs_with(f"of-{owner}", kind="Pod", owners=[owner]) for owner in ("DaemonSet", "ReplicaSet", "StatefulSet")),
+        runs_with("of-a-deployment", kind="ReplicaSet", owners=["Deployment"]),
+        *(runs_with(phase, kind="Pod", status={"phase": phase}) for phase in ("Succeeded", "Failed")),
+        runs_with("deleted", kind="Pod", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+    ]
+    assert runtime_class_users(objects, "nvidia") == ""
+    running = runs_with("training", kind="Pod", owners=["Job"], status={"phase": "Running"})
+    group = runs_with("group", kind="StatefulSet", owners=["LeaderWorkerSet"])
+    assert runtime_class_users([*objects, running, group], "nvidia") == "Pod gpus/training, StatefulSet gpus/group"
+
+
+def test_in_check_mode_objects_of_the_inventory_do_not_use_a_runtime_class() -> None:
+    released = {"kubegpu.autoscale/release": "exporter"}
+    ours = runs_with("ours", metadata={"labels": {**released, "kubegpu.autoscale/inventory": "one"}})
+    theirs = runs_with("theirs", metadata={"labels": {**released, "kubegpu.autoscale/inventory": "two"}})
+    assert runtime_class_users([ours, theirs], "nvidia") == "DaemonSet gpus/ours, DaemonSet gpus/theirs"
+    assert runtime_class_users([ours, theirs], "nvidia", without="one") == "DaemonSet gpus/theirs"
 
 
 def test_facts_of_servers_have_the_names_of_their_nodes() -> None:
