@@ -29,6 +29,16 @@ KUBECONFIG = {
     "users": [{"name": "none", "user": {}}],
 }
 
+# Plays are for servers, for the controller, or both. Ansible skips a play whose groups are empty, and ends with 0.
+GROUPS = {"kube_control_plane", "kube_node"}
+FOR_SERVERS = {
+    path: needed
+    for path in PLAYBOOKS
+    for plays in [[play["hosts"] for play in yaml.safe_load(path.read_text()) if "hosts" in play]]
+    if plays and not any("localhost" in hosts for hosts in plays)
+    for needed in [{group for hosts in plays for group in hosts.split(":")} & GROUPS]
+}
+
 
 def run(playbook: Path, folder: Path, *flags: str, kubeconfig: Mapping[str, Any] = KUBECONFIG, **variables: Any) -> str:
     """What a run says on an inventory that has no servers, and wants another user everywhere."""
@@ -71,6 +81,27 @@ def test_nothing_becomes_root_on_the_controller_where_a_task_is_delegated_to_it(
 
     assert len(lines) > 10
     assert [where for *where, [following] in lines if "vars: {ansible_become: false" not in following] == []
+
+
+@pytest.mark.parametrize("playbook", FOR_SERVERS, ids=lambda path: path.stem)
+def test_a_playbook_for_servers_fails_if_the_inventory_has_none_in_its_groups(tmp_path: Path, playbook: Path) -> None:
+    needed = FOR_SERVERS[playbook]
+    groups = {group: {"hosts": {"gpu1": {}}} for group in GROUPS - needed}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": {"other": {"hosts": {}}, **groups}}}))
+    words = ("-i", "hosts.yml", playbook, "--tags", "containerd")
+    done = ansible_playbook(*words, cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS_PATH})
+
+    assert done.returncode == 2, done.stdout
+    said = " ".join(done.stdout.split())
+    assert f"inventory -> server: no host is in {' or '.join(sorted(needed))}. Nothing was changed. Next: " in said
+
+
+def test_a_playbook_for_servers_needs_none_as_a_part_of_site(tmp_path: Path) -> None:
+    """site runs on an existing cluster, which has no servers in the inventory."""
+    said = run(ROOT / "playbooks" / "site.yml", tmp_path, kubegpu_cluster_timeout=1)
+
+    assert "no host is in" not in said
+    assert "nothing listens at https://127.0.0.1:9: Connection refused" in said
 
 
 @pytest.mark.parametrize(
