@@ -15,7 +15,11 @@ from control_plane import running
 PARTS: dict[str, tuple[str, list[str], dict[str, Any]]] = {
     "gpu": ("nvidia_device_plugin_install", ["nvidia-device-plugin"], {}),
     "monitoring": ("dcgm_exporter_install", ["dcgm-exporter"], {}),
-    "autoscaling": ("all", [], {"gpu_autoscaling_state": "absent"}),
+    "autoscaling": (
+        "all",
+        [],
+        {"gpu_autoscaling_state": "absent", "gpu_autoscaling_autoscalers": [{"namespace": "default", "name": "none"}]},
+    ),
 }
 
 

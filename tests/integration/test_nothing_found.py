@@ -17,6 +17,10 @@ ROW = {"target": {"name": "inference"}, "max_replicas": 4}
     [
         ({}, "gpu_autoscaling_autoscalers is empty, so there is no autoscaler to create. Nothing was changed."),
         (
+            {"gpu_autoscaling_state": "absent"},
+            "gpu_autoscaling_autoscalers is empty, so there is no autoscaler to remove. Nothing was changed.",
+        ),
+        (
             {"gpu_autoscaling_autoscaler": [ROW]},
             'unknown variable "gpu_autoscaling_autoscaler". Nothing was changed. Next: did you mean',
         ),
@@ -29,7 +33,7 @@ ROW = {"target": {"name": "inference"}, "max_replicas": 4}
             "deployment default/inference does not exist (found: ",
         ),
     ],
-    ids=["no row", "misspelled variable", "wrong namespace", "kind in lower case"],
+    ids=["no row", "no row to remove", "misspelled variable", "wrong namespace", "kind in lower case"],
 )
 def test_a_run_that_finds_nothing_is_no_success(
     variables: dict[str, Any], words: str, tmp_path: Path, workloads: Workloads, plane: Any
@@ -42,3 +46,18 @@ def test_a_run_that_finds_nothing_is_no_success(
     said = " ".join(done.stdout.split())
     assert words in said
     assert "found: " not in words or f"Deployment {workloads.namespace}/inference" in said
+
+
+def test_a_removal_of_an_unknown_name_is_a_warning(tmp_path: Path, workloads: Workloads, plane: Any) -> None:
+    """A second run of a removal is no failure."""
+    variables = {
+        "gpu_autoscaling_state": "absent",
+        "gpu_autoscaling_autoscalers": [{"namespace": "ml", "name": "chatt"}],
+    }
+    done = run_playbook(
+        tmp_path, "kubegpu.autoscale.autoscaling", {"kubegpu_kubeconfig": str(plane[0].kubeconfig), **variables}
+    )
+    assert done.returncode == 0
+    assert "no HPA or ScaledObject found for ml/chatt, so there was none to remove" in " ".join(
+        (done.stdout + done.stderr).split()
+    )

@@ -188,6 +188,8 @@ def remove(kube: KubeClient, params: Sequence[Mapping[str, Any]], rules: RuleOpt
     staying = {key: why for key, scaler in there.items() if (why := _why_kept(scaler, rules.inventory))}
     ours = {key: scaler for key, scaler in there.items() if key not in staying}
     outcome.warnings += [f"{_title(there[key])} {why}" for key, why in staying.items()]
+    if unknown := ["/".join(key) for key in keys if key not in there]:
+        outcome.warnings.append(f"no HPA or ScaledObject found for {enumeration(unknown)}, so there was none to remove")
     _changed, entries = write(kube, outcome, _deletions(ours.values(), rules.inventory))
     done = {(entry["namespace"], entry["name"]): entry for entry in entries}
     gone = {key for key, entry in done.items() if entry["action"] != "failed"}

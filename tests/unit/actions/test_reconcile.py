@@ -662,6 +662,17 @@ def test_removal_needs_neither_prometheus_nor_targets() -> None:
     assert transport.asked == [f"GET {RULES}", f"GET {HPAS}", keda, hpa_path, f"GET {HPAS}", keda, rule_path]
 
 
+def test_a_removal_names_what_it_has_not_found() -> None:
+    """It may be misspelled, or removed before: nothing changes, and nothing fails."""
+    transport = cluster(("chat",), manifests(autoscalers("chat"), RULE_OPTIONS))
+    names = [{"namespace": "ml", "name": "chatt"}, {"namespace": "web", "target": {"name": "chat"}}]
+    outcome = remove(KubeClient(transport, dry_run=True), names, RULE_OPTIONS)
+
+    assert (outcome.changed, outcome.errors) == (False, [])
+    assert outcome.warnings == ["no HPA or ScaledObject found for ml/chatt, web/chat, so there was none to remove"]
+    assert [entry["action"] for entry in outcome.result["autoscalers"]] == ["unchanged", "unchanged"]
+
+
 PATCH_CHAT = "PATCH /apis/autoscaling/v2/namespaces/ml/horizontalpodautoscalers/chat"
 
 
