@@ -133,7 +133,7 @@ lint-lab: lab-env test-env programs ## run helm lint on the lab's charts, and go
 	@echo "lint-lab: passed"
 
 unit: lab-env test-env programs ## run all tests that need no server (ARGS="tests/rules -k mig" without coverage)
-	@$(PYTEST) $(or $(ARGS),-n 2 --dist loadfile tests tools/tests $(addprefix --ignore=tests/,faults integration $(WITHOUT)) \
+	@$(PYTEST) $(or $(ARGS),tests tools/tests $(addprefix --ignore=tests/,faults integration $(WITHOUT)) \
 		--cov=plugins/module_utils --cov-report=term:skip-covered --cov-fail-under=97)
 
 integration: lab-env test-env programs ## run modules and roles against a real API server with Prometheus and adapter (ARGS="-k rule")
