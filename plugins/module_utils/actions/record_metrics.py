@@ -195,7 +195,9 @@ def verify_metrics(
         return entries
 
     def is_broken(entry: dict[str, Any]) -> bool:
-        return not entry["loaded"] or bool(entry["missing"] or entry["disagreeing"] or entry["unscraped"])
+        has_pods = bool(states[f"{entry['namespace']}/{entry['name']}"].expected_objects)
+        is_old = has_pods and not entry["loaded"]
+        return is_old or bool(entry["missing"] or entry["disagreeing"] or entry["unscraped"])
 
     def is_coming(entry: dict[str, Any]) -> bool:
         return is_broken(entry) or (not entry["verified"] and f"{entry['namespace']}/{entry['name']}" in scraped)
