@@ -96,7 +96,7 @@ class ChainProof:
             self._metrics = self._read_metrics(gpu_nodes, unscraped)
 
     def _read_metrics(self, gpu_nodes: Collection[str], unscraped: str) -> dict[str, Any]:
-        """Evidence, so that it cannot be read is no failure of the chain."""
+        """What Prometheus has, as evidence. If it cannot be read, the chain is proven nevertheless."""
         try:
             served = 0.0 if unscraped else served_requests(self._prometheus, self._options)
             series = gpu_series(self._prometheus, gpu_nodes, self._rules.selectors)

@@ -18,11 +18,11 @@ def nodes_are_added(nodes: Iterable[Mapping[str, Any]]) -> bool:
     return any(label.startswith(marks) for node in nodes for label in node["metadata"].get("labels") or {})
 
 
-def provided_nodes(nodes: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Names of nodes that a provider has made: each cluster autoscaler and Karpenter find theirs by this field.
+def have_provider_ids(nodes: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a cloud or Cluster API may have created a node: cluster autoscalers find their nodes by spec.providerID.
 
-    Distributions for own servers fill it in as well.
+    k3s and others set the field on bare servers as well, with their name as the scheme.
     """
     own = ("k3s://", "rke2://", "k0s://", "kind://", "minikube://")
-    found = {node["metadata"]["name"]: (node.get("spec") or {}).get("providerID") or "" for node in nodes}
-    return sorted(name for name, provider in found.items() if provider and not provider.startswith(own))
+    found = ((node.get("spec") or {}).get("providerID") or "" for node in nodes)
+    return any(provider and not provider.startswith(own) for provider in found)

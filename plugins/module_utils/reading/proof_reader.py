@@ -19,7 +19,7 @@ from ..cluster.kube import (
 )
 from ..kube.label_selectors import labels_match
 from ..kube.labels import NAME_LABEL
-from ..kube.node_pools import nodes_are_added, provided_nodes
+from ..kube.node_pools import have_provider_ids, nodes_are_added
 from ..kube.objects import Manifest, labels_of
 from ..kube.resource_claims import devices_of, whole_gpus
 from ..proof import basis
@@ -81,7 +81,7 @@ class ProofReader(Reader):
             self.record,
             frozenset((node.get("status") or {}).get("nodeInfo", {}).get("machineID", "") for node in listed),
             [node.name for node in found],
-            nodes_are_added(listed) or bool(provided_nodes(listed)),
+            nodes_are_added(listed) or have_provider_ids(listed),
         )
 
     @cached_property

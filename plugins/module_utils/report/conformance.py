@@ -136,7 +136,7 @@ def _service_metrics(proof: Proof) -> Finding:
 
 def _nodes_added(proof: Proof) -> Finding:
     if proof["adds_nodes"]:
-        return _unknown("labels or provider IDs of nodes show that nodes may be added, and that was not tried")
+        return _unknown("by their labels or provider IDs, nodes may be added on demand, and adding nodes was not tried")
     if not proof["gpu_nodes"]:
         return _unknown("no node offers a GPU")
     if others := sorted(set(proof["gpu_nodes"]) - set(proof["servers"])):
@@ -144,7 +144,7 @@ def _nodes_added(proof: Proof) -> Finding:
     return Finding(
         NOT_APPLICABLE,
         "All GPU nodes of the cluster are servers of an inventory. No node has a label of Karpenter or of a cloud's "
-        "node group or the ID of a provider, and kubegpu.autoscale installs no cluster autoscaler and no equivalent "
+        "node group, or a provider ID, and kubegpu.autoscale installs no cluster autoscaler and no equivalent "
         "mechanism.",
     )
 
