@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.kubegpu.autoscale.plugins.module_utils.autoscaling.recorded_metrics import read_metrics
 from chart_site import operator_crds
 from cluster_dump import as_written
 from collection import ROOT
@@ -36,6 +37,11 @@ def examples(module: str) -> list[dict[str, Any]]:
     return yaml.safe_load(import_module(f"ansible_collections.kubegpu.autoscale.plugins.modules.{module}").EXAMPLES)
 
 
+def _options(task: dict[str, Any]) -> dict[str, Any]:
+    [options] = [value for key, value in task.items() if key.startswith("kubegpu.autoscale.")]
+    return options
+
+
 @pytest.fixture
 def ml(kube: client.ApiClient, crd: None, chain: MetricChain) -> Workloads:
     """Namespace ml with the workloads that the examples name: each has a ready pod with a GPU, a queue and CPU time."""
@@ -49,6 +55,9 @@ def ml(kube: client.ApiClient, crd: None, chain: MetricChain) -> Workloads:
     chain.exporter.gpus("ml", dict.fromkeys(PODS, 50))
     chain.exporter.text += "".join(f'vllm:num_requests_waiting{{namespace="ml",pod="{pod}"}} 2\n' for pod in PODS)
     chain.exporter.text += "".join(f'queue_depth{{namespace="ml",pod="{pod}"}} 2\n' for pod in PODS)
+    given = [metric for task in examples("gpu_autoscaler") for metric in _options(task).get("metrics", ())]
+    jobs = {metric.job for metric in read_metrics(given) if metric.scrape}
+    chain.exporter.text += "".join(f'up{{job="{job}",namespace="ml",pod="{pod}"}} 1\n' for job in jobs for pod in PODS)
     chain.exporter.text += 'nginx_ingress_controller_requests{exported_namespace="ml",ingress="inference"} 7\n'
     chain.exporter.text += "".join(
         f'container_usage{{namespace="ml",pod="{pod}",container="main"}} 0.5\n' for pod in PODS
