@@ -195,7 +195,7 @@ result:
       description: Names of all nodes with GPUs, also of those that O(nodes) and O(node_selector) leave out.
       type: list
       elements: str
-    adds_nodes: {description: Whether nodes may be added on demand, by their labels and IDs., type: bool}
+    adds_nodes: {description: 'Whether nodes may be added on demand, by their labels and IDs.', type: bool}
     chain:
       description: The temporary workload.
       type: dict
