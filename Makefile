@@ -104,7 +104,7 @@ lab-unpack: ## fill the cache and .venv from packed files (PACK=folder)
 	@$(PYTHON) -m lab.pack unpack $(PACK)
 
 ##@ the tests
-.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-conformance test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-triton test-models test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-fleet test-existing browser bench bench-quick bench-modules bench-traces bench-doctor bench-drain bench-plan bench-scale bench-servers bench-site due mutants capture pins-check charts-check docs gates gates-all pages tarball
+.PHONY: test quick fuzz lint lint-lab unit integration molecule faults test-conformance test-outages test-alerts test-nodes test-systems test-first-runs test-shipped test-vm test-cluster test-rollouts test-alertmanager test-envoy test-triton test-models test-feature-discovery test-flannel test-thanos test-traefik test-argocd test-flux test-keda test-fleet test-existing browser bench bench-quick bench-hour bench-modules bench-traces bench-doctor bench-drain bench-plan bench-scale bench-servers bench-site due mutants capture pins-check charts-check docs gates gates-all pages tarball
 test: lab-env gates-env programs ## run everything that CI runs: lint, unit, integration, gates and molecule, in three parallel lanes
 	@$(BIN)/python tools/lanes.py
 
@@ -232,9 +232,9 @@ test-existing: lab-env test-env programs ## test existing clusters, created with
 	@$(call molecule,existing) $(ARGS)
 
 # The GPUs are simulated: two hundred of them, five to ten for each workload.
-bench bench-quick: export LAB_GPU = mock
-bench bench-quick: SIZE := $(if $(filter file,$(origin SIZE)),bench,$(SIZE))
-bench bench-quick: OUT := $(if $(filter file,$(origin OUT)),build/bench,$(OUT))
+bench bench-quick bench-hour: export LAB_GPU = mock
+bench bench-quick bench-hour: SIZE := $(if $(filter file,$(origin SIZE)),bench,$(SIZE))
+bench bench-quick bench-hour: OUT := $(if $(filter file,$(origin OUT)),build/bench,$(OUT))
 bench: ## compare six ways to scale on a separate lab: an hour (SIZE=bench-wide, OUT=folder, PLAN=steps|each|others|slow|small, ARGS="--lanes 5")
 	@$(MAKE) --no-print-directory lab-up SIZE=$(SIZE)
 	@$(MAKE) --no-print-directory site ARGS="-e @tools/scaling_bench/site.yml"
@@ -247,6 +247,12 @@ bench-quick: ## run only the load step, twice for each of the six: ten minutes
 bench-traces: ## play recorded traffic against ways to scale, without a cluster: GPU-hours at 99 % within the goal (ARGS="--trace my.csv")
 	@$(PYTHON) lab/preflight.py env requirements-traces.txt
 	@PYTHONPATH=.:tools $(BIN)/python -m traces $(ARGS)
+
+bench-hour: ## play an hour of recorded traffic on the lab of `make bench`, six ways at once, and compare it with the hour on paper (ARGS="--minutes 10")
+	@$(MAKE) --no-print-directory lab-up SIZE=$(SIZE)
+	@$(MAKE) --no-print-directory site ARGS="-e @tools/scaling_bench/site.yml"
+	@$(PYTHON) lab/preflight.py env requirements-traces.txt
+	@PYTHONPATH=.:tools $(BIN)/python -m traces.measured --out $(OUT) $(ARGS)
 
 bench-modules: lab-env test-env programs ## measure gpu_autoscaler with 100 to 3,000 autoscalers, beside kubernetes.core (ARGS="--sizes 30 --compare 30")
 	@KUBEGPU_BIN=$(CURDIR)/build/bin $(BIN)/python tools/bench/bench_modules.py $(ARGS)

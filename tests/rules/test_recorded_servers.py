@@ -262,6 +262,36 @@ def test_a_gateway_s_total_is_the_one_of_its_route(tmp_path: Path) -> None:
     evaluate(tmp_path, query, series, 5)
 
 
+@pytest.mark.parametrize(("waiting", "cached", "load"), [(0, 0, 118.57), (0, 30, 112.57), (21, 0, 237.13)])
+def test_tokens_count_what_vllm_generates_and_what_waits(
+    waiting: int, cached: int, load: float, tmp_path: Path
+) -> None:
+    """Between two texts, 30 s apart: 3,117 tokens, 2,200 of prompts, 21 answers."""
+    [query] = [
+        options["metric"]["query"]
+        for block in re.findall(r"```yaml\n(.+?)```", PAGE, re.DOTALL)
+        for options in yaml.safe_load(block).get("gpu_autoscaling_autoscalers", [])
+        if "tokens" in options["metric"]["query"]
+    ]
+    series = played("vllm-0.32-kv-full", "vllm-0.32-queue-capped", 30)
+    [queue] = [name for name in series if name.startswith("vllm:num_requests_waiting{")]
+    [hits] = [name for name in series if name.startswith("vllm:prompt_tokens_cached_total{")]
+    series |= {queue: f"{waiting}x{TICKS}", hits: f"0+{cached * TICK_S}x{TICKS}"}
+    test = {
+        "interval": f"{TICK_S}s",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": f"round({query}, 0.01)",
+                "eval_time": f"{TICKS * TICK_S}s",
+                "exp_samples": [{"labels": '{namespace="ml", pod="chat-0"}', "value": load}],
+            }
+        ],
+    }
+    (tmp_path / "query_test.yml").write_text(json.dumps({"fuzzy_compare": True, "tests": [test]}))
+    promtool("test", "rules", "query_test.yml", folder=tmp_path)
+
+
 @pytest.mark.parametrize(("ready", "saturation"), [(0, None), (2, 0.7)])
 def test_an_empty_pool_of_llm_d_has_no_saturation(ready: int, saturation: float | None, tmp_path: Path) -> None:
     """The picker reports 1.0 for it."""

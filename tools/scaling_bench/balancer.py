@@ -6,8 +6,10 @@ is rejected. The API server says which pods are ready, in EndpointSlices. Each p
 and does that.
 
 PUT /traces    {workload: [[time, GPUs], ...]}: Unix times that ascend; between two of them the load goes in a line
+PUT /requests  [time, ...]: Unix times of requests that each workload gets beside those of its trace, in ascending order
 GET /record    {workload: {"ready": [[time, pods], ...], "counts": [[time, offered, served, rejected], ...],
-               "latencies": [[time, served within 5 ms, within 10 ms, ...], ...]}} since then; each is a counter
+               "latencies": [[time, served within a quarter of a request's cost, between that and two quarters, ...],
+               ...]}} since then; each is a counter
 GET /metrics   the counters, for Prometheus
 """
 
@@ -23,7 +25,7 @@ import ssl
 import threading
 import time
 import urllib.request
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from math import ceil
 from pathlib import Path
@@ -31,8 +33,8 @@ from typing import Any
 
 TICK_S = 0.2
 RECORD_S = 1.0
-# Of a request: its time in the queue and on the GPU, in steps of so many milliseconds.
-LATENCY_STEP_MS = 5
+# GPU time of a request, and the steps in which its time in the queue and on the GPU is recorded.
+COST_MS, STEPS_OF_COST = 20.0, 4
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PLAYERS = "kubegpu.autoscale/bench=player"
 
@@ -59,7 +61,8 @@ class Workload:
         self._free: dict[str, float] = {}  # by pod: when it has served all that it took
         self.trace: Sequence[Sequence[float]] = []
         self.offered = self.served = self.rejected = 0
-        self.latencies = [0] * ceil(places * cost_s * 1000 / LATENCY_STEP_MS)
+        self.latencies = [0] * (places * STEPS_OF_COST)
+        self.requests: Sequence[float] = []
 
     def set_pods(self, pods: set[str], now: float) -> None:
         self._free = {pod: self._free.get(pod, now) for pod in pods}
@@ -69,8 +72,7 @@ class Workload:
         pods = sorted(self._free)
         carried = {pod: max(self._free[pod] - begin, 0.0) for pod in pods}
         taken = dict.fromkeys(pods, 0.0)
-        rate, now = load_at(self.trace, begin) / self._cost_s, begin
-        while rate and (now := now + self._chance.expovariate(rate)) < end:
+        for now in self._arrivals(begin, end):
             self.offered += 1
             pod = self._chance.choice(pods) if pods else None
             if pod is None or self._free[pod] - now > (self._places - 1) * self._cost_s:
@@ -78,9 +80,16 @@ class Workload:
                 continue
             self.served += 1
             self._free[pod] = max(self._free[pod], now) + self._cost_s
-            self.latencies[ceil((self._free[pod] - now) * 1000 / LATENCY_STEP_MS - 1e-6) - 1] += 1
+            self.latencies[ceil((self._free[pod] - now) / self._cost_s * STEPS_OF_COST - 1e-6) - 1] += 1
             taken[pod] += self._cost_s
         return {pod: carried[pod] + taken[pod] - max(self._free[pod] - end, 0.0) for pod in pods}
+
+    def _arrivals(self, begin: float, end: float) -> list[float]:
+        given = list(self.requests[bisect_left(self.requests, begin) : bisect_left(self.requests, end)])
+        rate, now = load_at(self.trace, begin) / self._cost_s, begin
+        while rate and (now := now + self._chance.expovariate(rate)) < end:
+            given.append(now)
+        return sorted(given)
 
 
 class Balancer:
@@ -103,6 +112,11 @@ class Balancer:
             for name in self._workloads:
                 self._record[name] = {"ready": [], "counts": [], "latencies": []}
                 self._note_ready(name)
+
+    def set_requests(self, times: list[float]) -> None:
+        with self._lock:
+            for workload in self._workloads.values():
+                workload.requests = times
 
     def _workload(self, name: str) -> Workload:
         if name not in self._workloads:
@@ -196,9 +210,12 @@ class Balancer:
             (int(line.split(":")[1]) for line in head.split("\r\n") if line.lower().startswith("content-length")), 0
         )
         body = await reader.readexactly(length)
-        status, kind, text = "404 Not Found", "text/plain", "there is PUT /traces, GET /record and GET /metrics\n"
+        status, kind, text = "404 Not Found", "text/plain", "PUT /traces or /requests, GET /record or /metrics\n"
         if (method, path) == ("PUT", "/traces"):
             self.set_traces(json.loads(body))
+            status, kind, text = "200 OK", "application/json", "{}"
+        elif (method, path) == ("PUT", "/requests"):
+            self.set_requests(json.loads(body))
             status, kind, text = "200 OK", "application/json", "{}"
         elif (method, path) == ("GET", "/record"):
             with self._lock:
@@ -231,7 +248,7 @@ async def serve(balancer: Balancer, port: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--cost-ms", type=float, default=20.0, help="GPU time of a request (default: 20)")
+    parser.add_argument("--cost-ms", type=float, default=COST_MS, help="GPU time of a request (default: %(default)g)")
     parser.add_argument("--queue", type=int, default=8, help="requests that may wait for a GPU (default: 8)")
     arguments = parser.parse_args()
     balancer = Balancer(arguments.cost_ms / 1000, 1 + arguments.queue, arguments.port)

@@ -138,6 +138,10 @@ class BenchCluster:
     def put_traces(self, traces: Mapping[str, list[list[float]]]) -> None:
         self.request("PUT", f"{BALANCER}/traces", body=traces)
 
+    def put_requests(self, times: Sequence[float]) -> None:
+        """Unix times of what all workloads get beside their traces."""
+        self.request("PUT", f"{BALANCER}/requests", body=[round(at, 3) for at in times])
+
     def record(self) -> dict[str, dict[str, list[list[float]]]]:
         """What the balancer has noted since the traces."""
         return self.request("GET", f"{BALANCER}/record")

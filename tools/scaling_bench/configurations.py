@@ -49,8 +49,8 @@ class Configuration:
     def is_ours(self) -> bool:
         return self.autoscaler is not None
 
-    def workloads(self, lanes: int) -> list[Workload]:
-        return [Workload(self, lane) for lane in range(1, lanes + 1)]
+    def workloads(self, lanes: int, maximum: int = MAXIMUM) -> list[Workload]:
+        return [Workload(self, lane, maximum) for lane in range(1, lanes + 1)]
 
 
 def of_a_small_fleet(configuration: Configuration) -> Configuration:
@@ -69,6 +69,7 @@ class Workload:
 
     configuration: Configuration
     lane: int
+    maximum: int = MAXIMUM
 
     @property
     def name(self) -> str:
@@ -93,7 +94,7 @@ class Workload:
         if self.configuration.autoscaler is None:
             return None
         told = {"namespace": NAMESPACE, "target": {"name": self.name}, "metric": "gpu", "target_value": TARGET_PERCENT}
-        told |= {"min_replicas": MINIMUM, "max_replicas": MAXIMUM}
+        told |= {"min_replicas": MINIMUM, "max_replicas": self.maximum}
         # Not measured: the slowest exporter of a cluster counts, and the recipes' are slow.
         told["dead_time_seconds"] = our_dead_time_s(self.configuration, pod_start_s)
         return told | self.filled(dict(self.configuration.autoscaler))
@@ -106,7 +107,7 @@ class Workload:
     def hpa(self) -> dict[str, Any]:
         """As somebody writes it who has no gpu_autoscaler."""
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": self.name}
-        spec = {"scaleTargetRef": target, "minReplicas": MINIMUM, "maxReplicas": MAXIMUM}
+        spec = {"scaleTargetRef": target, "minReplicas": MINIMUM, "maxReplicas": self.maximum}
         spec["metrics"] = [self.filled(self.configuration.metric)]
         return _object("autoscaling/v2", "HorizontalPodAutoscaler", self.name, spec)
 

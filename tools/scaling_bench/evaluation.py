@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from scaling_bench.balancer import LATENCY_STEP_MS
+from scaling_bench.balancer import COST_MS, STEPS_OF_COST
 from scaling_bench.shapes import Shape, times
 
 # Of the areas under the replicas.
@@ -104,7 +104,7 @@ def latency_ms(seen: Seen) -> list[float] | None:
     if not below[-1]:
         return None
     steps = [bisect_left(below, math.ceil(share * below[-1])) for share in (0.5, 0.95, 0.99)]
-    return [(step + 1) * float(LATENCY_STEP_MS) for step in steps]
+    return [(step + 1) * COST_MS / STEPS_OF_COST for step in steps]
 
 
 def count_at(counts: Counts, second: float) -> float:

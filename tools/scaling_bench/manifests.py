@@ -54,13 +54,13 @@ def deployment(workload: Workload, image: str) -> dict[str, Any]:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": _meta(workload.name), "spec": spec}
 
 
-def balancer(image: str) -> list[dict[str, Any]]:
-    """With the right to see which pods are ready, and the monitor of its counters."""
+def balancer(image: str, cost_ms: float) -> list[dict[str, Any]]:
+    """With the right to see which pods are ready, and the monitor of its counters. cost_ms: GPU time of a request."""
     labels = {"app": "balancer"}
     container = {
         "name": "balancer",
         "image": image,
-        "command": ["python3", "-B", "-u", "/scripts/balancer.py", "--port", str(PORT)],
+        "command": ["python3", "-B", "-u", "/scripts/balancer.py", "--port", str(PORT), "--cost-ms", f"{cost_ms:g}"],
         "ports": [{"name": "http", "containerPort": PORT}],
         "readinessProbe": {"httpGet": {"path": "/metrics", "port": PORT}, "periodSeconds": 1},
         "volumeMounts": [MOUNT],

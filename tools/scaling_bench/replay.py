@@ -6,11 +6,11 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scaling_bench.balancer import TICK_S, Workload
+from scaling_bench.balancer import COST_MS, TICK_S, Workload
 from scaling_bench.evaluation import Seen, count_at, latency_ms
 
-# As the balancer runs in the bench: 20 ms of a GPU for a request, one served and eight waiting.
-COST_S, PLACES = 0.02, 9
+# As the balancer runs in the bench: one served and eight waiting.
+COST_S, PLACES = COST_MS / 1000, 9
 # Of the low load before, in which queues get to what is usual.
 SETTLE_S = 10.0
 

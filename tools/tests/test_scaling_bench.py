@@ -112,11 +112,24 @@ def served(gpus: float, pods: Sequence[str], seconds: int = 400) -> tuple[Served
 
 
 def test_pods_with_room_serve_all() -> None:
-    workload, busy = served(1.5, ["p", "q", "r"])
+    workload, busy = served(0.9, ["p", "q", "r"])
     assert workload.rejected == 0
-    assert workload.offered == pytest.approx(30_000, rel=0.01)
+    assert workload.offered == pytest.approx(18_000, rel=0.02)
     assert sum(busy.values()) == pytest.approx(0.02 * workload.offered / 400, abs=0.001)
-    assert all(share == pytest.approx(0.5, abs=0.01) for share in busy.values())
+    assert all(share == pytest.approx(0.3, abs=0.01) for share in busy.values())
+
+
+def test_requests_that_are_given_come_once_beside_those_of_the_load() -> None:
+    workload = Served(0.12, 9, random.Random(1))
+    workload.set_pods({"p"}, 0)
+    workload.requests = [0.2, 0.3, 0.35, 9.9, 10.0]
+    busy = [workload.tick(tick / 5, (tick + 1) / 5)["p"] for tick in range(50)]
+    assert (workload.offered, sum(busy)) == (4, pytest.approx(3 * 0.12 + 0.1))
+    assert [step for step, count in enumerate(workload.latencies) for _ in range(count)] == [3, 3, 4, 6]
+    workload.trace = [[0, 1]]
+    for tick in range(50, 1050):
+        workload.tick(tick / 5, (tick + 1) / 5)
+    assert workload.offered - 5 == pytest.approx(200 / 0.12, rel=0.1)
 
 
 def test_full_pods_reject_the_rest() -> None:

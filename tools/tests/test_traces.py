@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -11,8 +12,9 @@ import pytest
 np = pytest.importorskip("numpy")
 pytest.importorskip("numba")
 
-from traces.bench import Run, at_goal, play
-from traces.loads import BadTrace, own_load
+from traces.bench import Played, Run, at_goal, play
+from traces.loads import BadTrace, own_load, read_loads
+from traces.measured import Seen, measured, pod_start_s, table
 from traces.plant import Chain, Plant, Service
 from traces.scalers import Hpa, Static, read_ways
 
@@ -78,3 +80,38 @@ def test_an_own_trace_that_cannot_be_played(tmp_path: Path, text: str, words: st
     (tmp_path / "own.csv").write_text(text)
     with pytest.raises(BadTrace, match=words):
         own_load(tmp_path / "own.csv", 0.2)
+
+
+def test_a_measured_hour_counts_as_one_on_paper() -> None:
+    """Two pods, four from second 1,000 on, and nothing of what was before the load or came after it."""
+    load = replace(read_loads()["code-hour"], copies=2)
+    played = replace(Played.of(load, 1), planned=5)
+    until_s = load.seconds
+    seen = Seen(
+        desired=[(-50, 1), (-20, 2), (1000, 4), (until_s + 5, 8)],
+        ready=[(-15, 2), (1004, 3), (1006, 4)],
+        requests=[(-30, 0, 0, 0), (-0.5, 100, 90, 10), (until_s - 0.5, 1100, 1080, 20), (until_s + 1, 2000, 2000, 20)],
+        latencies=[
+            (-0.5, *[10] * 9, *[0] * 27),
+            (until_s - 0.5, *[50] * 18, *[0] * 2, 80, *[0] * 15),
+            (until_s + 1, *[99] * 36),
+        ],
+    )
+
+    run = measured(played, "e", seen, 6.0)
+
+    assert run.gpu_share == pytest.approx((2 * 1000 + 4 * (until_s - 1000)) / (5 * until_s), abs=1e-4)
+    assert run.within_goal == pytest.approx((18 * 50 - 90) / 1000)  # the 80 took longer than five times their cost
+    assert (run.requests, run.rejected, run.peak, run.changes) == (1000, 0.01, 4, round(2 / load.hours, 2))
+    assert pod_start_s([seen]) == 5.5  # of the third second, and of the one before the load
+    assert (
+        table([run], [replace(run, within_goal=0.5), run])
+        .splitlines()[2]
+        .startswith("| e | 81.0 | 65.5 (50.0 to 81.0)")
+    )
+
+
+def test_a_decision_that_was_taken_back_before_its_pods_were_ready_has_no_start() -> None:
+    seen = Seen([(0, 1), (10, 3), (12, 1), (20, 2)], [(0, 1), (24, 2), (90, 3)], [], [])
+    assert pod_start_s([seen]) == 4.0
+    assert pod_start_s([Seen([(0, 1)], [(0, 1)], [], [])]) == 3.0

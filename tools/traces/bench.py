@@ -77,19 +77,21 @@ class Played:
     seed: int
     arrivals: np.ndarray
     planned: int
+    maximum: int
 
     @classmethod
     def of(cls, load: Load, seed: int) -> Played:
         arrivals = load.arrivals(seed)
-        return cls(load, seed, arrivals, load.planned_pods(arrivals))
-
-    @property
-    def maximum(self) -> int:
-        return 2 * self.planned
+        planned = load.planned_pods(arrivals)
+        return cls(load, seed, arrivals, planned, 2 * planned)
 
     def first_pods(self) -> int:
         """What the first two minutes need."""
-        return max(1, math.ceil(self.load.gpus(self.arrivals, 120)[0] * 100 / PLANNED_PERCENT))
+        return max(1, math.ceil(self.first_gpus() * 100 / PLANNED_PERCENT))
+
+    def first_gpus(self) -> float:
+        """GPU-seconds a second of the first two minutes."""
+        return float(self.load.gpus(self.arrivals, 120)[0])
 
     def run(self, way: str, target: float, start_s: float, scaler: Scaler, chain: Chain, pods: int) -> Run:
         plant = Plant(self.arrivals, self.load.service, chain, pods=pods, start_s=start_s, seed=self.seed)
