@@ -142,8 +142,13 @@ def _panel(
         parts.append(
             f'<text x="{x + _WIDTH * tick / most:.1f}" y="{y + _HEIGHT + 16}" text-anchor="middle">{tick:g}</text>'
         )
-    for name, line in lines.items():
-        shown = [(within, gpu) for within, gpu in line if within >= _LOWEST and gpu <= most]
+    seen = {
+        name: [(within, gpu) for within, gpu in line if within >= _LOWEST and gpu <= most]
+        for name, line in lines.items()
+    }
+    if not any(seen.values()):
+        parts.append(f'<text x="{x + 12}" y="{y + _HEIGHT / 2}">none reaches {_LOWEST:.0%}</text>')
+    for name, shown in seen.items():
         if not shown:
             continue
         points = " ".join(place(within, gpu) for within, gpu in shown)
