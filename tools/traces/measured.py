@@ -156,15 +156,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m traces.measured", description=__doc__)
     add_options(parser)
     parser.add_argument("--load", choices=loads, default="code-hour", help="of loads.yml (default: %(default)s)")
-    parser.add_argument("--copies", type=int, default=2, help="of each recorded request (default: %(default)s)")
+    parser.add_argument("--copies", type=int, default=2, help="of requests that are recorded (default: %(default)s)")
+    parser.add_argument("--scale", type=float, help="of the rate of the other loads (default: that of loads.yml)")
     parser.add_argument("--ways", default="".join(read_configurations()), help="of a to f (default: %(default)s)")
     parser.add_argument("--maximum", type=int, default=MAXIMUM, help="replicas of each way (default: %(default)s)")
     parser.add_argument("--minutes", type=float, help="of the load (default: all)")
     arguments = parser.parse_args()
     arguments.lanes = 1
     load: Load = replace(loads[arguments.load], copies=arguments.copies)
-    if arguments.minutes:
-        load = replace(load, hours=arguments.minutes / 60)
+    load = replace(load, scale=arguments.scale or load.scale, hours=(arguments.minutes or 60 * load.hours) / 60)
     played = replace(Played.of(load, arguments.seed), maximum=arguments.maximum)
     with told(arguments.kubeconfig):
         bench = Bench(
