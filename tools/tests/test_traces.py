@@ -88,8 +88,8 @@ def test_a_measured_hour_counts_as_one_on_paper() -> None:
     played = replace(Played.of(load, 1), planned=5)
     until_s = load.seconds
     seen = Seen(
-        desired=[(-50, 1), (-20, 2), (1000, 4), (until_s + 5, 8)],
-        ready=[(-15, 2), (1004, 3), (1006, 4)],
+        desired=[(-900, 0), (-800, 1), (-90, 1), (-20, 2), (1000, 4), (until_s + 5, 8)],
+        ready=[(-90, 1), (-15, 2), (1004, 3), (1006, 4)],
         requests=[(-30, 0, 0, 0), (-0.5, 100, 90, 10), (until_s - 0.5, 1100, 1080, 20), (until_s + 1, 2000, 2000, 20)],
         latencies=[
             (-0.5, *[10] * 9, *[0] * 27),

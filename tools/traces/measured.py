@@ -49,7 +49,8 @@ def pod_start_s(seen: Sequence[Seen]) -> float:
     """Median of the seconds from a decision for more replicas until as many are ready, or the least of the lab."""
     found = []
     for one in seen:
-        for (_before, fewer), (at, more) in pairwise(one.desired):
+        recorded_s = one.ready[0][0]  # pods of earlier decisions are ready from the first row on
+        for (_before, fewer), (at, more) in pairwise(row for row in one.desired if row[0] >= recorded_s):
             ready = next((second for second, count in one.ready if second >= at and count >= more), None)
             lower = next((second for second, count in one.desired if second > at and count < more), None)
             if more > fewer and ready is not None and (lower is None or ready <= lower):
