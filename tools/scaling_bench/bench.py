@@ -178,7 +178,14 @@ class Bench:
         while (now := time.time()) < begin + until_s:
             time.sleep(min(600.0, max(begin + until_s - now, 0.1)))
             self.say(f"{max(time.time() - begin, 0) / 60:.0f} of {until_s / 60:.0f} minutes")
-        return begin, self.cluster.record()
+        record: dict[str, dict[str, list[list[float]]]] = {}
+
+        def is_read() -> bool:
+            record.update(self.cluster.record())
+            return bool(record)
+
+        wait_until(is_read, "the balancer's record", 120)
+        return begin, record
 
     def judge(self, round_: Round, workload: Workload, begin: float, record: dict[str, list[list[float]]]) -> Result:
         ago = time.time() - begin + 5

@@ -14,7 +14,7 @@ pytest.importorskip("numba")
 
 from traces.bench import Played, Run, at_goal, play
 from traces.loads import BadTrace, own_load, read_loads
-from traces.measured import Seen, measured, pod_start_s, table
+from traces.measured import Seen, faults, measured, pod_start_s, table
 from traces.plant import Chain, Plant, Service
 from traces.scalers import Hpa, Static, read_ways
 
@@ -115,3 +115,18 @@ def test_a_decision_that_was_taken_back_before_its_pods_were_ready_has_no_start(
     seen = Seen([(0, 1), (10, 3), (12, 1), (20, 2)], [(0, 1), (24, 2), (90, 3)], [], [])
     assert pod_start_s([seen]) == 4.0
     assert pod_start_s([Seen([(0, 1)], [(0, 1)], [], [])]) == 3.0
+
+
+def test_an_hour_that_was_not_played_to_its_end_is_no_result() -> None:
+    played = replace(Played.of(replace(read_loads()["code-hour"], copies=1, hours=0.1), 1), maximum=8)
+    given = len(played.arrivals)
+    counts = [(second, given * max(second, 0) // 360, 0, 0) for second in range(-9, 362)]
+    good = Seen([(-90, 1), (100, 2)], [(-90, 1), (103, 2)], counts, [])
+
+    assert faults(played, "e", good) == []
+    assert "nothing at the beginning or the end" in faults(played, "e", replace(good, requests=counts[:200]))[0]
+    assert "nothing at the beginning or the end" in faults(played, "e", replace(good, requests=[]))[0]
+    frozen = [(at, min(offered, given // 2), 0, 0) for at, offered, _served, _rejected in counts]
+    assert f"of {given} that were given" in faults(played, "e", replace(good, requests=frozen))[0]
+    assert faults(played, "e", replace(good, desired=[])) == ["e: no replicas were seen"]
+    assert "2 replicas are wanted at the end, and 1 pods" in faults(played, "e", replace(good, ready=[(-90, 1)]))[0]

@@ -16,6 +16,7 @@ from statistics import fmean, median
 
 from scaling_bench.balancer import STEPS_OF_COST
 from scaling_bench.bench import Bench, add_options, told
+from scaling_bench.cluster import NotReached
 from scaling_bench.configurations import LEAST_START_S, MAXIMUM, TARGET_PERCENT, read_configurations
 from scaling_bench.evaluation import Counts, count_at, direction_changes
 
@@ -25,6 +26,8 @@ from traces.loads import PLANNED_PERCENT, Load, read_loads
 from traces.scalers import read_ways
 
 DRAWS = 10
+# A count is each second's. Of the requests so many may lie in the seconds at both ends.
+LATE_S, LATE_SHARE = 5.0, 0.01
 # Of the time before, in GPU-seconds a second: with few requests a cost is learned late.
 LOW_GPUS = 0.5
 MEASURED, PAPER = "measured", "on paper"
@@ -56,6 +59,24 @@ def pod_start_s(seen: Sequence[Seen]) -> float:
             if more > fewer and ready is not None and (lower is None or ready <= lower):
                 found.append(ready - at)
     return round(median(found), 1) if found else LEAST_START_S
+
+
+def faults(played: Played, way: str, seen: Seen) -> list[str]:
+    """Why this is not a run of the load: a thread of the bench or of the balancer has ended, or it was late."""
+    until_s, found = played.load.seconds, []
+    rows = [row for row in seen.requests if 0 <= row[0] <= until_s]
+    if not rows or rows[0][0] > LATE_S or rows[-1][0] < until_s - LATE_S:
+        return [f"{way}: the balancer counted nothing at the beginning or the end of the load"]
+    offered, given = rows[-1][1] - rows[0][1], len(played.arrivals)
+    if abs(offered - given) > max(LATE_SHARE * given, 10):
+        found.append(f"{way}: {offered:.0f} requests came of {given} that were given")
+    if not seen.desired or not seen.ready:
+        found.append(f"{way}: no replicas were seen")
+    elif seen.desired[-1][1] != seen.ready[-1][1] and seen.desired[-1][0] < until_s - 60:
+        found.append(
+            f"{way}: {seen.desired[-1][1]} replicas are wanted at the end, and {seen.ready[-1][1]} pods are ready"
+        )
+    return found
 
 
 def measured(played: Played, way: str, seen: Seen, start_s: float) -> Run:
@@ -152,19 +173,33 @@ def write(folder: Path, played: Played, seen: dict[str, Seen], start_s: float) -
     (folder / "hour.svg").write_text(picture(played, seen))
 
 
-def main() -> None:
-    loads = read_loads()
+def arguments_of_command() -> argparse.Namespace:
+    loads, ways = read_loads(), "".join(read_configurations())
     parser = argparse.ArgumentParser(prog="python -m traces.measured", description=__doc__)
     add_options(parser)
     parser.add_argument("--load", choices=loads, default="code-hour", help="of loads.yml (default: %(default)s)")
     parser.add_argument("--copies", type=int, default=2, help="of requests that are recorded (default: %(default)s)")
     parser.add_argument("--scale", type=float, help="of the rate of the other loads (default: that of loads.yml)")
-    parser.add_argument("--ways", default="".join(read_configurations()), help="of a to f (default: %(default)s)")
+    parser.add_argument("--ways", default=ways, help="letters of a to f (default: %(default)s)")
     parser.add_argument("--maximum", type=int, default=MAXIMUM, help="replicas of each way (default: %(default)s)")
     parser.add_argument("--minutes", type=float, help="of the load (default: all)")
     arguments = parser.parse_args()
+    load = loads[arguments.load]
+    given = {"minutes": arguments.minutes, "scale": arguments.scale, "copies": arguments.copies}
+    for name, value in ({"maximum": arguments.maximum} | given).items():
+        if value is not None and value <= 0:
+            parser.error(f"--{name} is {value:g}; it must be above 0")
+    if arguments.minutes is not None and not 2 <= arguments.minutes <= 60 * load.hours:
+        parser.error(f"--minutes is {arguments.minutes:g}; {load.name} has 2 to {60 * load.hours:.0f}")
+    if not arguments.ways or set(arguments.ways) - set(ways):
+        parser.error(f"--ways is {arguments.ways!r}; use letters of {ways}")
+    return arguments
+
+
+def main() -> None:
+    arguments = arguments_of_command()
     arguments.lanes = 1
-    load: Load = replace(loads[arguments.load], copies=arguments.copies)
+    load: Load = replace(read_loads()[arguments.load], copies=arguments.copies)
     load = replace(load, scale=arguments.scale or load.scale, hours=(arguments.minutes or 60 * load.hours) / 60)
     played = replace(Played.of(load, arguments.seed), maximum=arguments.maximum)
     with told(arguments.kubeconfig):
@@ -183,6 +218,8 @@ def main() -> None:
             desired = [(at - begin, count) for at, count in bench.cluster.desired(workload.name)]
             ready = [(row[0], row[1]) for row in rows["ready"]]
             seen[workload.configuration.name] = Seen(desired, ready, rows["counts"], rows["latencies"])
+        if found := [fault for way, one in seen.items() for fault in faults(played, way, one)]:
+            raise NotReached("\n".join(f"bench -> load: {fault}" for fault in found))
         write(arguments.out, played, seen, pod_start_s(list(seen.values())))
         bench.say(f"{arguments.out / 'hour.md'}")
 
