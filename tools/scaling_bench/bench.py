@@ -165,11 +165,12 @@ class Bench:
     def play_requests(
         self, seconds: Sequence[float], until_s: float, gpus_before: float, sync_s: int
     ) -> tuple[float, dict[str, dict[str, list[list[float]]]]]:
-        """Give each workload the same requests, after a time of random ones that need so many GPUs.
+        """Give each workload the same requests, from rest and after a time of random ones that need so many GPUs.
 
         Returns: the Unix time of second 0, and the balancer's record by workload.
         """
         self.set_sync_period(sync_s)
+        self.cluster.rest(self.names, manifests.player(self.image, 0))
         begin = time.time() + FORGET_S
         before = [[begin, gpus_before], [begin + JUMP_S, 0.0]]
         self.cluster.put_traces(dict.fromkeys(self.names, before))
