@@ -16,7 +16,7 @@ from traces.plant import Chain, Plant
 from traces.scalers import Hpa, Knative, Oracle, Scaler, Static, Way
 
 STATIC, ORACLE = "static", "oracle"
-ORACLE_TARGETS = (40.0, 50.0, 60.0, 65.0, 70.0, 75.0, 80.0)
+ORACLE_TARGETS = tuple(float(target) for target in range(30, 95, 5))
 SYNC_S = 15
 STARTS_S = (10, 60, 300)
 

@@ -34,6 +34,8 @@ from plugins.module_utils.autoscaling.spec import Autoscaler
 from traces.plant import FIRST_RATE, NO_DEMAND, RATE_OR_BOUNDS, Chain, Plant
 
 _HERE = Path(__file__).parent
+# A gauge that is collected in each tick of the plant, and the interval of common PodMonitors.
+LIVE_S, SERVER_SCRAPE_S = 0.5, 15
 
 
 class Scaler(Protocol):
@@ -85,7 +87,8 @@ class Way:
     def chain(self, *, is_small: bool = False) -> Chain:
         """is_small: the intervals that a site selects for a small fleet."""
         if self.kind != "gpu":
-            return Chain(collect_s=30, scrape_s=30, window_s=60, of_waiting=True)
+            # A server's own gauge is that of the moment in which it is scraped.
+            return Chain(collect_s=LIVE_S, scrape_s=SERVER_SCRAPE_S, window_s=60, of_waiting=True)
         configuration = self.configuration
         form = (configuration.metric or {}).get("type", "Pods")
         exporter = configuration.exporter
