@@ -25,6 +25,10 @@ from lab.load.cluster import LabCluster
 NO_DRAIN = ["--drain-quiet", "0", "--drain-longest", "0"]
 # A request that is sent last is counted within the timeout of the load generator, which is 5 s.
 COUNTED_S = 6.0
+# Pods that are ended first are the youngest, which have to have requests by then.
+SERVED_S = 3.0
+# Of the requests that are sent in the time of a scale-down, so many are answered: else nothing is shown of the others.
+LEAST_SERVED = 0.5
 # Between two looks; pods start in seconds, and an update of all of them ends one after the other.
 LOOK_S, REACHED_S = 0.5, 300.0
 
@@ -43,10 +47,14 @@ class Counted(Protocol):
 
 @dataclass(frozen=True)
 class ScaleDown:
-    """pods: that ended. ended_s: until the last one was gone. failed: requests without an answer until then."""
+    """pods: that ended. ended_s: until the last one was gone. failed: requests without an answer until then.
+
+    asked: requests that the load has in that time.
+    """
 
     pods: int
     ended_s: float
+    asked: int
     served: int
     rejected: int
     failed: int
@@ -73,13 +81,15 @@ def scale_downs(
 
     for _time in range(times):
         reach(high)
+        sleep(SERVED_S)
         began_s, before = clock(), service.counters()
         reach(low)
         ended_s = clock() - began_s
         sleep(COUNTED_S)
         after = service.counters()
         counted = {name: round(after[name] - before[name]) for name in ("served", "rejected", "failed")}
-        yield ScaleDown(high - low, round(ended_s, 1), **counted)
+        asked = round(before["requests_per_s"] * (ended_s + COUNTED_S))
+        yield ScaleDown(high - low, round(ended_s, 1), asked, **counted)
 
 
 def verdict(found: Sequence[ScaleDown], *, drains: bool) -> tuple[str, bool]:
@@ -88,7 +98,10 @@ def verdict(found: Sequence[ScaleDown], *, drains: bool) -> tuple[str, bool]:
     sent = lost + sum(one.served + one.rejected for one in found)
     with_losses = sum(one.failed > 0 for one in found)
     text = f"{lost} of {sent} requests lost, in {with_losses} of {len(found)} scale-downs"
-    return text + ("" if drains else ", without a drain"), bool(found) and sent > lost and bool(lost) != drains
+    idle = [one for one in found if one.served < max(LEAST_SERVED * one.asked, 1)]
+    if idle:
+        text += f"; in {len(idle)} of them less than half of the load was served, so they show nothing"
+    return text + ("" if drains else ", without a drain"), bool(found) and not idle and bool(lost) != drains
 
 
 class SampleService(LabCluster):

@@ -36,13 +36,14 @@ class Simulated:
         return self.replicas, (self.replicas if passed_s >= ENDS_S else self.before)
 
     def counters(self) -> dict[str, float]:
-        return {"served": RATE * self.now_s - self.told, "rejected": 0.0, "failed": float(self.told)}
+        served = RATE * self.now_s - self.told
+        return {"served": served, "rejected": 0.0, "failed": float(self.told), "requests_per_s": float(RATE)}
 
 
 def test_each_scale_down_has_its_requests() -> None:
     service = Simulated()
     found = list(scale_downs(service, 3, 4, 1, clock=service.clock, sleep=service.sleep))
-    assert found == [ScaleDown(pods=3, ended_s=ENDS_S, served=180, rejected=0, failed=0)] * 3
+    assert found == [ScaleDown(pods=3, ended_s=ENDS_S, asked=180, served=180, rejected=0, failed=0)] * 3
     assert verdict(found, drains=True) == ("0 of 540 requests lost, in 0 of 3 scale-downs", True)
 
 
@@ -55,10 +56,26 @@ def test_requests_that_time_out_after_the_pods_are_gone_are_counted() -> None:
 
 
 def test_a_run_without_a_drain_that_loses_nothing_shows_nothing() -> None:
-    one = ScaleDown(pods=3, ended_s=3.0, served=180, rejected=0, failed=0)
+    one = ScaleDown(pods=3, ended_s=3.0, asked=180, served=180, rejected=0, failed=0)
     assert verdict([one], drains=False) == ("0 of 180 requests lost, in 0 of 1 scale-downs, without a drain", False)
     assert not verdict([replace(one, served=0)], drains=True)[1]
     assert not verdict([], drains=True)[1]
+
+
+@pytest.mark.parametrize(
+    ("served", "rejected"),
+    [
+        pytest.param(0, 180, id="all rejected"),
+        pytest.param(-400, 0, id="the load generator began anew"),
+        pytest.param(0, 0, id="no load"),
+    ],
+)
+def test_a_scale_down_without_served_requests_shows_nothing(served: int, rejected: int) -> None:
+    good = ScaleDown(pods=3, ended_s=3.0, asked=180, served=180, rejected=0, failed=0)
+    text, has_shown = verdict([good, replace(good, served=served, rejected=rejected)], drains=True)
+    assert not has_shown
+    assert "in 1 of them less than half of the load was served" in text
+    assert verdict([good], drains=True)[1]
 
 
 def test_pods_that_do_not_come_end_the_run() -> None:
