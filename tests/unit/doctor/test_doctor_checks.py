@@ -799,7 +799,7 @@ def ending(grace_s: int | None, **hook: Any) -> Callable[[Cluster], None]:
 @pytest.mark.parametrize(
     ("change", "seen"),
     [
-        (ending(None), "41 s or longer, and pods have 30 s to end, without a preStop hook"),
+        (ending(None), "41 s or longer, and pods have 30 s to end, no preStop hook"),
         (ending(42), None),
         (
             ending(50, sleep={"seconds": 15}),
@@ -808,6 +808,10 @@ def ending(grace_s: int | None, **hook: Any) -> Callable[[Cluster], None]:
         (ending(60, sleep={"seconds": 15}), None),
         (ending(30, exec={"command": ["drain"]}), "41 s or longer, and pods have 30 s to end"),
         (ending(50, exec={"command": ["drain"]}), None),
+        (
+            ending(50, exec={"command": ["sh", "-c", "sleep 15"]}),
+            "41 s or longer, and pods have 50 s to end, a preStop hook sleeps for 15 s",
+        ),
     ],
 )
 def test_a_grace_period_has_room_for_the_sleep_and_the_longest_answer(
@@ -820,6 +824,35 @@ def test_a_grace_period_has_room_for_the_sleep_and_the_longest_answer(
         [[f"one of 100 answers takes {seen}"]] if seen else []
     )
     assert [autoscaler["verified"] for autoscaler in report["autoscalers"]] == [True]
+
+
+SERVE = ["serve", "/models/chat"]
+NO_TIMEOUT = (
+    "41 s or longer, and pods have 300 s to end, a preStop hook sleeps for 15 s, vLLM has no --shutdown-timeout"
+)
+
+
+@pytest.mark.parametrize(
+    ("container", "seen"),
+    [
+        ({"image": "vllm/vllm-openai:v0.32.0", "args": SERVE[1:]}, NO_TIMEOUT),
+        ({"image": "registry.example/ours", "command": ["vllm", *SERVE]}, NO_TIMEOUT),
+        ({"image": "registry.example/ours", "command": ["sh", "-c", "exec vllm serve /models/chat"]}, NO_TIMEOUT),
+        ({"image": "vllm/vllm-openai:v0.32.0", "args": [*SERVE[1:], "--shutdown-timeout", "60"]}, None),
+        ({"image": "registry.example/ours", "command": ["sh", "-c", "vllm serve m --shutdown-timeout=60"]}, None),
+        ({"image": "vllm/vllm-openai:v0.32.0", "args": ["--config", "/etc/vllm.yaml"]}, None),
+        ({"image": "vllm/vllm-openai:v0.32.0", "command": ["/start.sh"]}, None),
+    ],
+)
+def test_a_vllm_that_aborts_its_streams_has_no_time_however_long_it_is_given(
+    container: dict[str, Any], seen: str | None
+) -> None:
+    cluster = Cluster()
+    ending(300, sleep={"seconds": 15})(cluster)
+    cluster.target["spec"]["template"]["spec"]["containers"][0] |= container  # type: ignore[index]
+    findings = cluster.report(grace=False)["findings"]
+    found = [finding["seen"] for finding in findings if finding["id"] == "WORKLOAD_GRACE_TOO_SHORT"]
+    assert found == ([[f"one of 100 answers takes {seen}"]] if seen else [])
 
 
 def test_answers_of_other_pods_of_the_namespace_say_nothing() -> None:

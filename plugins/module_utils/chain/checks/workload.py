@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 from ...diagnosis.check import CheckResult, Evidence, FindingTypes, check
@@ -84,9 +85,10 @@ def readiness_probe(state: State) -> Iterator[CheckResult]:
 
 WORKLOAD_GRACE_TOO_SHORT = _WORKLOAD.warning(
     "WORKLOAD_GRACE_TOO_SHORT",
-    cause="a pod that ends is killed before its longest answers are complete, so each scale-down breaks streams",
-    fix="add a preStop hook to the pod template that sleeps until no proxy sends requests to the pod, and raise "
-    "terminationGracePeriodSeconds to that time plus the longest answer: docs/vllm.md",
+    cause="a pod that ends does not complete its longest answers, so each scale-down breaks streams",
+    fix="add a preStop hook to the pod template that sleeps until no proxy sends requests to the pod, raise "
+    "terminationGracePeriodSeconds to that time plus the longest answer, and set vLLM's --shutdown-timeout to the "
+    "longest answer: docs/vllm.md",
 )
 # The API server's default.
 _GRACE_S = 30
@@ -99,21 +101,29 @@ def time_to_end(state: State) -> Iterator[CheckResult]:
         names = {pod["metadata"]["name"] for pod in autoscaler.pods}
         longest_s = max((time_s for pod, time_s in autoscaler.answer_times.items() if pod in names), default=0.0)
         grace_s = int(autoscaler.template.get("terminationGracePeriodSeconds", _GRACE_S))
-        hooks = [_pre_stop(container) for container in autoscaler.template.get("containers") or ()]
-        sleep_s = max((int((hook.get("sleep") or {}).get("seconds") or 0) for hook in hooks), default=0)
-        if autoscaler.template and longest_s > grace_s - sleep_s:
-            hook = (
-                f"a preStop hook sleeps for {sleep_s} s" if sleep_s else "" if any(hooks) else "without a preStop hook"
-            )
-            seen = f"one of 100 answers takes {longest_s:.0f} s or longer, and pods have {grace_s} s to end"
+        containers = autoscaler.template.get("containers") or ()
+        hooks = [(container.get("lifecycle") or {}).get("preStop") or {} for container in containers]
+        sleep_s = max(map(_sleep_s, hooks), default=0)
+        aborts = bool(longest_s) and any(map(_aborts_streams, containers))
+        if autoscaler.template and (aborts or longest_s > grace_s - sleep_s):
+            how = [f"one of 100 answers takes {longest_s:.0f} s or longer, and pods have {grace_s} s to end"]
+            how += [f"a preStop hook sleeps for {sleep_s} s"] if sleep_s else [] if any(hooks) else ["no preStop hook"]
+            how += ["vLLM has no --shutdown-timeout"] if aborts else []
             age_s = state.clock.last_change_age_s(autoscaler.target) if autoscaler.target else None
-            yield CheckResult(
-                WORKLOAD_GRACE_TOO_SHORT, autoscaler.workload, ", ".join(filter(None, (seen, hook))), age_s=age_s
-            )
+            yield CheckResult(WORKLOAD_GRACE_TOO_SHORT, autoscaler.workload, ", ".join(how), age_s=age_s)
 
 
-def _pre_stop(container: Manifest) -> Manifest:
-    return (container.get("lifecycle") or {}).get("preStop") or {}
+def _sleep_s(hook: Manifest) -> int:
+    words = " ".join((hook.get("exec") or {}).get("command") or ())
+    of_command = re.search(r"\bsleep (\d+)", words)
+    return int((hook.get("sleep") or {}).get("seconds") or (of_command[1] if of_command else 0))
+
+
+def _aborts_streams(container: Manifest) -> bool:
+    """Whether this is vLLM that ends its streams at SIGTERM, however long it is given. A file may have its options."""
+    command, words = container.get("command") or [], [*(container.get("command") or []), *(container.get("args") or [])]
+    is_vllm = "vllm" in " ".join(words if command else [container.get("image", ""), *words])
+    return is_vllm and not any(option in word for word in words for option in ("--shutdown-timeout", "--config"))
 
 
 WORKLOAD_MAXIMUM_OVER_GPUS = _WORKLOAD.warning(
