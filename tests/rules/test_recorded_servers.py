@@ -20,7 +20,7 @@ RECORDED = HERE / "recorded"
 POD = 'namespace="ml",pod="chat-0",instance="10.0.0.1:8000",job="ml/chat",container="main",endpoint="http"'
 TICK_S, MINUTES = 2, 2
 TICKS = MINUTES * 60 // TICK_S
-_COUNTERS = re.compile(r"\w+:\w+_total|nv_inference_\w+_us")
+_COUNTERS = re.compile(r"\w+:\w+_(total|tokens_sum|tokens_count)|nv_inference_\w+_us")
 
 Rows = Mapping[str, float]
 
@@ -262,11 +262,32 @@ def test_a_gateway_s_total_is_the_one_of_its_route(tmp_path: Path) -> None:
     evaluate(tmp_path, query, series, 5)
 
 
-@pytest.mark.parametrize(("waiting", "cached", "load"), [(0, 0, 118.57), (0, 30, 112.57), (21, 0, 237.13)])
+_MADE, _PROMPT, _ANSWER = 3117 / 30, 2200 / 30, (3390 + 0.2 * 2100) / 21
+
+
+@pytest.mark.parametrize(
+    ("changed", "load"),
+    [
+        pytest.param({}, _MADE + 0.2 * _PROMPT, id="nothing waits"),
+        pytest.param({"prompt_tokens_cached_total": (0, 30)}, _MADE + 0.2 * (_PROMPT - 30), id="cached"),
+        pytest.param({"prompt_tokens_cached_total": None}, _MADE + 0.2 * _PROMPT, id="no cache"),
+        pytest.param({"num_requests_waiting": (8, 0)}, _MADE + 0.2 * _PROMPT + 8 * _ANSWER / 30, id="some wait"),
+        pytest.param(
+            {"num_requests_waiting": (8, 0), "generation_tokens_total": (9, 0), "prompt_tokens_total": (9, 0)},
+            8 * _ANSWER / 30,
+            id="it hangs",
+        ),
+        pytest.param(
+            {"num_requests_waiting": (8, 0), "request_generation_tokens_count": (0, 0)},
+            _MADE + 0.2 * _PROMPT,
+            id="no answer yet",
+        ),
+    ],
+)
 def test_tokens_count_what_vllm_generates_and_what_waits(
-    waiting: int, cached: int, load: float, tmp_path: Path
+    changed: Mapping[str, tuple[float, float] | None], load: float, tmp_path: Path
 ) -> None:
-    """Between two texts, 30 s apart: 3,117 tokens, 2,200 of prompts, 21 answers."""
+    """Of two texts, 30 s apart: 3,117 tokens, 2,200 of prompts, 21 answers. changed: a value and its rise a second."""
     [query] = [
         options["metric"]["query"]
         for block in re.findall(r"```yaml\n(.+?)```", PAGE, re.DOTALL)
@@ -274,9 +295,9 @@ def test_tokens_count_what_vllm_generates_and_what_waits(
         if "tokens" in options["metric"]["query"]
     ]
     series = played("vllm-0.32-kv-full", "vllm-0.32-queue-capped", 30)
-    [queue] = [name for name in series if name.startswith("vllm:num_requests_waiting{")]
-    [hits] = [name for name in series if name.startswith("vllm:prompt_tokens_cached_total{")]
-    series |= {queue: f"{waiting}x{TICKS}", hits: f"0+{cached * TICK_S}x{TICKS}"}
+    for name, value in changed.items():
+        [one] = [known for known in series if known.startswith(f"vllm:{name}{{")]
+        series[one] = f"{value[0]}+{value[1] * TICK_S}x{TICKS}" if value else f"_x{TICKS}"
     test = {
         "interval": f"{TICK_S}s",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
@@ -284,7 +305,7 @@ def test_tokens_count_what_vllm_generates_and_what_waits(
             {
                 "expr": f"round({query}, 0.01)",
                 "eval_time": f"{TICKS * TICK_S}s",
-                "exp_samples": [{"labels": '{namespace="ml", pod="chat-0"}', "value": load}],
+                "exp_samples": [{"labels": '{namespace="ml", pod="chat-0"}', "value": round(load, 2)}],
             }
         ],
     }
