@@ -151,7 +151,7 @@ def picture(played: Played, seen: dict[str, Seen]) -> str:
             Line("replicas", held, f'class="line" stroke="{COLOURS[number]}"', stepped=True),
         ]
         panels.append(Panel(way, lines, range(0, played.maximum + 1, max(played.maximum // 4, 1))))
-    return draw("measured hour", f"Replicas on the lab cluster: {played.load.title}", panels, end)
+    return draw("measured hour", f"Replicas on the cluster: {played.load.title}", panels, end)
 
 
 def write(folder: Path, played: Played, seen: dict[str, Seen], start_s: float) -> None:
