@@ -136,6 +136,10 @@ def table(real: Sequence[Run], paper: Sequence[Run]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
 
 
+def words(load: Load) -> str:
+    return load.title + (f", each request {load.copies} times" if load.copies > 1 else "")
+
+
 def picture(played: Played, seen: dict[str, Seen]) -> str:
     """Of each way the replicas that it held, over those that the load needs in each ten seconds."""
     span_s, end = 10, played.load.seconds
@@ -151,7 +155,7 @@ def picture(played: Played, seen: dict[str, Seen]) -> str:
             Line("replicas", held, f'class="line" stroke="{COLOURS[number]}"', stepped=True),
         ]
         panels.append(Panel(way, lines, range(0, played.maximum + 1, max(played.maximum // 4, 1))))
-    return draw("measured hour", f"Replicas on the cluster: {played.load.title}", panels, end)
+    return draw("measured hour", f"Replicas on the cluster: {words(played.load)}", panels, end)
 
 
 def write(folder: Path, played: Played, seen: dict[str, Seen], start_s: float) -> None:
@@ -159,7 +163,7 @@ def write(folder: Path, played: Played, seen: dict[str, Seen], start_s: float) -
     real = [measured(played, way, one, start_s) for way, one in seen.items()]
     paper = on_paper(played, list(seen), start_s)
     about = {
-        "load": played.load.title,
+        "load": words(played.load),
         "seed": played.seed,
         "requests": len(played.arrivals),
         "planned_pods": played.planned,
