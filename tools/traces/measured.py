@@ -118,13 +118,16 @@ def on_paper(played: Played, names: Sequence[str], start_s: float) -> list[Run]:
 
 def table(real: Sequence[Run], paper: Sequence[Run]) -> str:
     """Both side by side, and the range of what was drawn on paper."""
-    figures = [("within_goal", 100, 1), ("gpu_share", 1, 2), ("changes", 1, 0)]
-    titles = [("within the goal, %", ""), ("GPU-hours", ""), ("pods added and removed", "")]
-    head = ["", *(f"{title}, {how}" for title, _unit in titles for how in (MEASURED, PAPER))]
+    figures = [
+        ("within the goal, %", "within_goal", 100, 1),
+        ("GPU-hours", "gpu_share", 1, 2),
+        ("pods added and removed an hour", "changes", 1, 0),
+    ]
+    head = ["", *(f"{title}, {how}" for title, *_figure in figures for how in (MEASURED, PAPER))]
     rows = [head, ["---"] * len(head)]
     for run in real:
         drawn, cells = [one for one in paper if one.way == run.way], []
-        for name, factor, digits in figures:
+        for _title, name, factor, digits in figures:
             values = [factor * getattr(one, name) for one in drawn]
             low, middle, high = (f"{value:.{digits}f}" for value in (min(values), fmean(values), max(values)))
             cells += [f"{factor * getattr(run, name):.{digits}f}", f"{middle} ({low} to {high})"]

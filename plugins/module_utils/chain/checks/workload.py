@@ -121,9 +121,9 @@ def _sleep_s(hook: Manifest) -> int:
 
 def _aborts_streams(container: Manifest) -> bool:
     """Whether this is vLLM that ends its streams at SIGTERM, however long it is given. A file may have its options."""
-    command, words = container.get("command") or [], [*(container.get("command") or []), *(container.get("args") or [])]
-    is_vllm = "vllm" in " ".join(words if command else [container.get("image", ""), *words])
-    return is_vllm and not any(option in word for word in words for option in ("--shutdown-timeout", "--config"))
+    program = " ".join(container.get("command") or [container.get("image", "")])  # a command replaces the image's
+    words = " ".join([program, *(container.get("args") or [])])
+    return "vllm" in words and not any(option in words for option in ("--shutdown-timeout", "--config"))
 
 
 WORKLOAD_MAXIMUM_OVER_GPUS = _WORKLOAD.warning(
