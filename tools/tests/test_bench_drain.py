@@ -66,6 +66,7 @@ def test_a_run_without_a_drain_that_loses_nothing_shows_nothing() -> None:
     ("served", "rejected"),
     [
         pytest.param(0, 180, id="all rejected"),
+        pytest.param(80, 100, id="most rejected"),
         pytest.param(-400, 0, id="the load generator began anew"),
         pytest.param(0, 0, id="no load"),
     ],
