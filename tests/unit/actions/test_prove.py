@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
+from threading import RLock
 from typing import Any
 
 import pytest
@@ -49,6 +50,7 @@ class Cluster(FakeTransport):
     def __init__(self, **nodes: int) -> None:
         self.leaves = {name: result(gpus) for name, gpus in nodes.items()}
         self.pods: dict[str, Any] = {}
+        self._one_at_a_time = RLock()  # pods are created in parallel, and each gets the GPUs that are left
         super().__init__(
             {
                 "GET /version": {"gitVersion": "v1.36.3"},
@@ -64,6 +66,10 @@ class Cluster(FakeTransport):
         )
 
     def __call__(self, method: str, path: str, *, body: Any = None, **more: Any) -> Any:
+        with self._one_at_a_time:
+            return self._answer_to(method, path, body, **more)
+
+    def _answer_to(self, method: str, path: str, body: Any, **more: Any) -> Any:
         if method == "GET":
             of_namespaces = re.compile(r"GET /api/v1/namespaces/[^/]+")
             items = [live for asked, live in self.answers.items() if of_namespaces.fullmatch(asked)]
@@ -591,8 +597,9 @@ def test_gpus_that_pods_have_to_claim_are_not_proven_and_no_failure(
     assert bool(outcome.errors) == (others == ["busy"])
 
 
-def test_gpus_that_are_offered_twice_are_not_used_and_fail() -> None:
+def test_gpus_that_are_offered_twice_are_not_used_and_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod of the proof might compute on a GPU that a claim holds."""
+    monkeypatch.setattr(proof_objects.Deadline, "pause", lambda *_: False)  # nothing here starts the sample service
     cluster = Cluster(twice=2, free=2)
     found, devices = claimed("twice", by_device_plugin=2)
     cluster.answers["GET /api/v1/nodes"]["items"][0] = found
