@@ -19,6 +19,7 @@ Rule = dict[str, Any]
 OPTIONS = RuleOptions(selectors={"exporter": {"job": "dcgm-exporter"}}, evaluation_interval_s=2)
 SPECS = [spec for _, spec in every_spec("ml")]
 RULES = {rule["metadata"]["name"]: rule for rule in all_rules(read_specs(SPECS), OPTIONS)}
+WITHOUT_LABELS = {rule["metadata"]["name"]: rule for rule in all_rules(read_specs(SPECS), replace(OPTIONS, labels={}))}
 
 
 def of_another(rule: Rule) -> Rule:
@@ -51,8 +52,7 @@ def with_shorter_interval(rule: Rule) -> None:
 @pytest.mark.parametrize("more", [with_label, with_annotation, with_group, with_recording, with_shorter_interval])
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_of_another_inventory_that_has_more_is_shared(name: str, more: Callable[[Rule], None]) -> None:
-    wanted = replace(OPTIONS, labels={})
-    [ours] = [rule for rule in all_rules(read_specs(SPECS), wanted) if rule["metadata"]["name"] == name]
+    ours = WITHOUT_LABELS[name]
     theirs = of_another(ours)
     assert lacks(theirs, ours) == []
     more(theirs)

@@ -24,7 +24,7 @@ LACKING = {"ai_inference", "gang_scheduling", "robust_controller"}
 
 def product(proof: Mapping[str, Any], **more: Any) -> dict[str, dict[str, Any]]:
     """The entries of the form by id."""
-    found = yaml.safe_load(conformance_files(proof, **more)["PRODUCT.yaml"])
+    found = yaml.load(conformance_files(proof, **more)["PRODUCT.yaml"], yaml.CSafeLoader)
     return {entry["id"]: entry for entries in found["spec"].values() for entry in entries}
 
 
