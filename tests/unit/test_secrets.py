@@ -6,6 +6,7 @@ import json
 import re
 import secrets
 import string
+import subprocess
 import time
 from base64 import b64encode
 from collections.abc import Callable
@@ -146,9 +147,9 @@ LONG = [
 @pytest.mark.parametrize("piece", [*LONG, "random"])
 def test_a_long_text_takes_little_time(piece: str) -> None:
     text = secrets.token_urlsafe(150_000) if piece == "random" else piece * (200_000 // len(piece))
-    began = time.monotonic()
+    began = time.process_time()
     redacted({"config": text})
-    assert time.monotonic() - began < 8
+    assert time.process_time() - began < 8
 
 
 # What the generated ones have not.
@@ -201,9 +202,9 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     ids=["aliases", "brackets", "mappings", "length"],
 )
 def test_a_text_that_cannot_be_judged_is_hidden(text: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     assert redacted({"config": text}) == {"config": HIDDEN}
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize("name", RECORD["references"]["names"])
@@ -311,7 +312,14 @@ def public_values() -> dict[str, str]:
         "inventories/**/*.yml",
         "docs/**/*.yml",
     )
-    paths = [path for pattern in globs for path in ROOT.glob(pattern) if path.suffix in (".yml", ".yaml", ".json")]
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    # The inventory of a lab that is up is none of them.
+    paths = [
+        path
+        for pattern in globs
+        for path in ROOT.glob(pattern)
+        if path.suffix in (".yml", ".yaml", ".json") and str(path.relative_to(ROOT)) in listed
+    ]
     found = {str(path.relative_to(ROOT)): path.read_text() for path in paths}
     for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("roles/*/README.md")]:
         blocks = re.findall(r"^ *```(?:yaml|json|ini|toml)\n(.*?)^ *```", page.read_text(), re.M | re.S)
