@@ -135,7 +135,7 @@ lint-lab: lab-env test-env programs ## run helm lint on the lab's charts, and go
 unit: lab-env test-env programs ## run all tests that need no server (ARGS="tests/rules -k mig")
 	@$(PYTEST) $(or $(ARGS),tests tools/tests $(addprefix --ignore=tests/,faults integration $(WITHOUT)))
 
-coverage: lab-env test-env programs ## run the tests of plugins/module_utils, and fail if they run less than 97 % of its lines
+coverage: lab-env test-env programs ## run tests/unit and tests/rules, and fail if they run less than 97 % of the lines of plugins/module_utils
 	@$(PYTEST) tests/unit tests/rules --cov=plugins/module_utils --cov-report=term:skip-covered --cov-fail-under=97
 
 integration: lab-env test-env programs ## run modules and roles against a real API server with Prometheus and adapter (ARGS="-k rule")

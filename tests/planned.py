@@ -26,7 +26,7 @@ def plan_of(name: str, survey: Mapping[str, Any], /, host: Host = HOST, **option
     """Plan of a role, or `role.subject`, with options typed as the action plugin does it."""
     plan = PLANS[name]
     typed = typed_options(plan, name.partition(".")[0], **options)
-    return plan.decide(*typed, {"host": asdict(host), **survey})  # what its result hides is of no interest here
+    return plan.decide(*typed, {"host": asdict(host), **survey})  # `result` also searches the plan for secrets
 
 
 def typed_options(plan: Plan, role: str, /, **options: Any) -> list[Any]:

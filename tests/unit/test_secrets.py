@@ -312,14 +312,10 @@ def public_values() -> dict[str, str]:
         "inventories/**/*.yml",
         "docs/**/*.yml",
     )
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
-    # The inventory of a lab that is up is none of them.
-    paths = [
-        path
-        for pattern in globs
-        for path in ROOT.glob(pattern)
-        if path.suffix in (".yml", ".yaml", ".json") and str(path.relative_to(ROOT)) in listed
-    ]
+    # Git does not list the inventory of a lab that is up.
+    command = ["git", "ls-files", *(f":(glob){pattern}" for pattern in globs)]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    paths = [ROOT / name for name in listed if name.endswith((".yml", ".yaml", ".json"))]
     found = {str(path.relative_to(ROOT)): path.read_text() for path in paths}
     for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("roles/*/README.md")]:
         blocks = re.findall(r"^ *```(?:yaml|json|ini|toml)\n(.*?)^ *```", page.read_text(), re.M | re.S)

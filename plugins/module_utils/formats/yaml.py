@@ -8,7 +8,7 @@ from typing import Any
 with suppress(ImportError):  # part of the kubernetes library, without which nothing is read
     import yaml
 
-    # libyaml reads ten times as fast.
+    # PyYAML can be built without libyaml, which reads several times as fast.
     _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 

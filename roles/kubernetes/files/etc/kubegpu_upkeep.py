@@ -14,7 +14,6 @@ import argparse
 import calendar
 import contextlib
 import fcntl
-import functools
 import gzip
 import hashlib
 import http.client
@@ -79,7 +78,6 @@ class Failure(Exception):
     """One sentence for the user, with the next step."""
 
 
-@functools.cache
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Backups, certificates and status of a node of kubegpu.autoscale")
     commands = parser.add_subparsers(dest="command", required=True)
